@@ -1,0 +1,88 @@
+"""The states of jobs, launches, steps and deployments, and the groups they fall into. PURE.
+
+    queued -> running -> succeeded | failed | errored | cancelled
+                 |  ^
+                 v  |  (a person answers)
+              waiting -> rejected | expired | cancelled
+    running -> unknown -> running        (contact lost after something was done)
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class JobState(StrEnum):
+    """What a job is doing, or how it ended."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    WAITING = "waiting"
+    UNKNOWN = "unknown"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    ERRORED = "errored"
+    CANCELLED = "cancelled"
+    REJECTED = "rejected"
+    EXPIRED = "expired"
+
+
+CLAIMABLE = (JobState.QUEUED, JobState.RUNNING, JobState.UNKNOWN)
+ACTIVE = (*CLAIMABLE, JobState.WAITING)
+ENDED = tuple(state for state in JobState if state not in ACTIVE)
+
+
+class StepState(StrEnum):
+    """Progress of one step of a job."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+
+class LaunchState(StrEnum):
+    """Life of one start of one server."""
+
+    INTENDED = "intended"
+    STARTING = "starting"
+    SERVING = "serving"
+    ENDED = "ended"
+    FAILED = "failed"
+    ABANDONED = "abandoned"
+    UNKNOWN = "unknown"
+
+
+LIVE_LAUNCH = (LaunchState.INTENDED, LaunchState.STARTING, LaunchState.SERVING, LaunchState.UNKNOWN)
+
+
+class ServiceState(StrEnum):
+    """What a deployment's server is doing now, as the monitor sees it."""
+
+    SERVING = "serving"
+    NOT_ANSWERING = "not answering"
+    CRASHED = "crashed"
+    STOPPED = "stopped"
+    UNKNOWN = "unknown"
+
+
+class JobKind(StrEnum):
+    """What a job is asked to do."""
+
+    RESTART = "restart"
+    START = "start"
+    STOP = "stop"
+
+
+class CheckStatus(StrEnum):
+    """The verdict on one measured fact. UNKNOWN means it could not be measured; it never counts as OK."""
+
+    OK = "ok"
+    NOT_OK = "not ok"
+    UNKNOWN = "unknown"
+
+
+def choices(states: type[StrEnum]) -> list[tuple[str, str]]:
+    """Choices of a model field for the members of ``states``."""
+    return [(state.value, state.value.capitalize()) for state in states]

@@ -1,0 +1,24 @@
+"""What the panel remembers: recipes, services, starts of servers, and the jobs that change them."""
+
+from deployments.models.deployment import Deployment, Placement
+from deployments.models.job import CardClaim, Check, Effect, Gate, Job, JobStep, PortClaim
+from deployments.models.launch import Launch
+from deployments.models.log import JobReading, LogChunk
+from deployments.models.profile import Profile, Revision
+
+__all__ = [
+    "CardClaim",
+    "Check",
+    "Deployment",
+    "Effect",
+    "Gate",
+    "Job",
+    "JobReading",
+    "JobStep",
+    "Launch",
+    "LogChunk",
+    "Placement",
+    "PortClaim",
+    "Profile",
+    "Revision",
+]

@@ -1,0 +1,98 @@
+"""Deployment: a service with its place, its recipe and its policy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from django.conf import settings
+from django.db import models
+
+from deployments.lifecycle import ACTIVE, LIVE_LAUNCH, ServiceState, choices
+from hosts.models import Gpu, Host
+
+if TYPE_CHECKING:
+    from deployments.models.job import Job
+    from deployments.models.launch import Launch
+
+
+class Deployment(models.Model):
+    """A service that people use: where it runs, with which revision, and how far a job may go by itself.
+
+    Times are in seconds; their defaults are the house defaults.
+    """
+
+    name = models.CharField(max_length=64, unique=True)
+    profile = models.ForeignKey("deployments.Profile", models.PROTECT, related_name="deployments")
+    revision = models.ForeignKey(
+        "deployments.Revision", models.PROTECT, related_name="+", help_text="What a restart launches."
+    )
+    proven_revision = models.ForeignKey(
+        "deployments.Revision", models.SET_NULL, null=True, blank=True, related_name="+"
+    )
+    port = models.PositiveIntegerField()
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, related_name="+")
+    production = models.BooleanField(default=False)
+
+    requester_may_approve = models.BooleanField(default=False)
+    kill_own_by_itself = models.BooleanField(
+        default=True, help_text="After the time-out, SIGKILL this deployment's own recorded processes without asking."
+    )
+    co_tenants = models.JSONField(default=list, blank=True, help_text="Command names allowed to hold the same cards.")
+    drain_seconds = models.PositiveIntegerField(default=60)
+    term_seconds = models.PositiveIntegerField(default=20)
+    kill_seconds = models.PositiveIntegerField(default=10)
+    memory_seconds = models.PositiveIntegerField(default=30)
+    stuck_seconds = models.PositiveIntegerField(default=120)
+    port_seconds = models.PositiveIntegerField(default=10)
+    ready_seconds = models.PositiveIntegerField(default=1800)
+    approval_minutes = models.PositiveIntegerField(default=30)
+
+    state = models.CharField(max_length=16, choices=choices(ServiceState), default=ServiceState.UNKNOWN.value)
+    state_since = models.DateTimeField(null=True, blank=True)
+    state_detail = models.TextField(blank=True)
+    fence = models.PositiveBigIntegerField(default=0, help_text="Rises with each claim of a job; the host refuses a lower one.")
+
+    created_at = models.DateTimeField(auto_now_add=True)
+    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, related_name="+")
+
+    class Meta:
+        ordering = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def placement(self) -> Placement:
+        """Where it runs. One place today; the schema allows several."""
+        return self.placements.select_related("host", "host__via").order_by("rank")[0]
+
+    @property
+    def live_launch(self) -> Launch | None:
+        """The launch that serves or may serve, if we made one."""
+        return self.launches.filter(state__in=LIVE_LAUNCH).first()
+
+    @property
+    def active_job(self) -> Job | None:
+        """The job that is at work or waits for a person, if there is one."""
+        return self.jobs.filter(state__in=ACTIVE).first()
+
+
+class Placement(models.Model):
+    """One part of a deployment: a host, its cards by uuid, and its rank."""
+
+    deployment = models.ForeignKey(Deployment, models.CASCADE, related_name="placements")
+    host = models.ForeignKey(Host, models.PROTECT, related_name="placements")
+    rank = models.PositiveSmallIntegerField(default=0)
+    gpu_uuids = models.JSONField(default=list)
+
+    class Meta:
+        ordering = ["deployment_id", "rank"]
+        constraints = [models.UniqueConstraint(fields=["deployment", "rank"], name="placement_rank_once")]
+
+    def __str__(self) -> str:
+        return f"{self.deployment} on {self.host}"
+
+    @property
+    def gpus(self) -> list[Gpu]:
+        """The rows of its cards, in index order."""
+        return list(Gpu.objects.filter(host=self.host, uuid__in=self.gpu_uuids).order_by("index"))

@@ -1,0 +1,269 @@
+"""Job: one run of steps on a deployment, with its claims, steps, checks, effects and gates.
+
+Every change of a job's state is one conditional UPDATE: zero rows changed means somebody else was first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from django.conf import settings
+from django.db import models, transaction
+from django.db.models import F, Q
+from django.db.models.functions import Now
+
+from deployments.lifecycle import (
+    ACTIVE,
+    CLAIMABLE,
+    CheckStatus,
+    JobKind,
+    JobState,
+    StepState,
+    choices,
+)
+from deployments.models.deployment import Deployment
+
+LEASE = timedelta(seconds=30)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """The right to work on a job: valid while the row still carries this owner and fence."""
+
+    job_id: int
+    owner: str
+    fence: int
+
+
+class Job(models.Model):
+    """One run of steps on a deployment, from the click to its end."""
+
+    deployment = models.ForeignKey(Deployment, models.SET_NULL, null=True, related_name="jobs")
+    deployment_name = models.CharField(max_length=64)
+    host_name = models.CharField(max_length=64)
+    kind = models.CharField(max_length=12, choices=choices(JobKind))
+    state = models.CharField(max_length=12, choices=choices(JobState), default=JobState.QUEUED.value)
+    summary = models.TextField(blank=True, help_text="Why it waits, failed or is unknown; how it ended.")
+    hint = models.TextField(blank=True, help_text="What a person can do now.")
+    traceback = models.TextField(blank=True)
+    diagnosis = models.JSONField(null=True, help_text="{cause, fix, line, log_seq, memory}")
+
+    requested_by = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="+")
+    requested_by_name = models.CharField(max_length=150)
+    approved_by_name = models.CharField(max_length=150, blank=True)
+    reason = models.TextField(blank=True)
+    request_key = models.UUIDField(null=True, help_text="From the form: the same click twice is one job.")
+
+    revision = models.ForeignKey("deployments.Revision", models.PROTECT, null=True, related_name="+")
+    previous_revision = models.ForeignKey("deployments.Revision", models.PROTECT, null=True, related_name="+")
+    way_back = models.BooleanField(default=True, help_text="If it fails, start again what was serving.")
+    plan = models.JSONField(null=True)
+    plan_hash = models.CharField(max_length=64, blank=True)
+
+    owner = models.CharField(max_length=64, blank=True)
+    lease_until = models.DateTimeField(null=True)
+    fence = models.PositiveBigIntegerField(default=0)
+    ring_at = models.DateTimeField(null=True, help_text="When the sweeper rings again.")
+    contact_lost_at = models.DateTimeField(null=True)
+    cancel_requested_by = models.CharField(max_length=150, blank=True)
+    touched = models.BooleanField(default=False, help_text="An effect on the host was intended.")
+    version = models.PositiveIntegerField(default=0, help_text="Rises when the job's page should be drawn anew.")
+
+    created_at = models.DateTimeField(auto_now_add=True)
+    started_at = models.DateTimeField(null=True)
+    ended_at = models.DateTimeField(null=True)
+
+    class Meta:
+        ordering = ["-id"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["deployment"],
+                condition=Q(state__in=[state.value for state in ACTIVE]),
+                name="one_active_job_per_deployment",
+            ),
+            models.UniqueConstraint(fields=["requested_by", "request_key"], name="one_job_per_click"),
+        ]
+        indexes = [models.Index(fields=["state", "ring_at"])]
+
+    def __str__(self) -> str:
+        return f"job {self.pk}: {self.kind} {self.deployment_name}"
+
+    @property
+    def is_active(self) -> bool:
+        """It is at work, waits for a person, or has lost contact."""
+        return self.state in ACTIVE
+
+    @property
+    def open_gate(self) -> Gate | None:
+        """The question that waits for a person, if there is one."""
+        return self.gates.filter(answered_at=None).order_by("-id").first()
+
+    @classmethod
+    def claim(cls, job_id: int, *, owner: str) -> Claim | None:
+        """Take the job if nobody has it; None means "not ours", whatever the reason.
+
+        The fence comes from the deployment, so that it rises over all of its jobs.
+        """
+        free = Q(lease_until=None) | Q(lease_until__lt=Now())
+        with transaction.atomic():
+            deployment_id = cls.objects.filter(pk=job_id).values_list("deployment_id", flat=True).first()
+            if deployment_id is None:
+                return None
+            Deployment.objects.filter(pk=deployment_id).update(fence=F("fence") + 1)
+            fence = Deployment.objects.values_list("fence", flat=True).get(pk=deployment_id)
+            taken = cls.objects.filter(free, pk=job_id, state__in=CLAIMABLE).update(
+                owner=owner,
+                fence=fence,
+                lease_until=Now() + LEASE,
+                state=JobState.RUNNING,
+                started_at=models.functions.Coalesce(F("started_at"), Now()),
+                ring_at=None,
+            )
+            if not taken:
+                transaction.set_rollback(True)
+                return None
+        return Claim(job_id, owner, fence)
+
+    @classmethod
+    def held(cls, claim: Claim) -> models.QuerySet[Job]:
+        """The row while it is still ours. Any write by a worker goes through this filter."""
+        return cls.objects.filter(
+            pk=claim.job_id, owner=claim.owner, fence=claim.fence, state__in=CLAIMABLE, lease_until__gt=Now()
+        )
+
+    @classmethod
+    def renew(cls, claim: Claim) -> bool:
+        """Keep the lease for another 30 s by the database's clock; False means it is lost."""
+        return bool(cls.held(claim).update(lease_until=Now() + LEASE))
+
+    @classmethod
+    def leave(cls, claim: Claim, *, state: JobState, **fields: Any) -> bool:
+        """Let go of the job in ``state``; False means that it was not ours any more."""
+        ended = {"ended_at": Now()} if state not in ACTIVE else {}
+        return bool(
+            cls.held(claim).update(
+                state=state, owner="", lease_until=None, version=F("version") + 1, **ended, **fields
+            )
+        )
+
+
+class JobStep(models.Model):
+    """One step of a job. Steps of the way back are appended as a second round."""
+
+    job = models.ForeignKey(Job, models.CASCADE, related_name="steps")
+    position = models.PositiveSmallIntegerField()
+    name = models.CharField(max_length=16)
+    way_back = models.BooleanField(default=False)
+    state = models.CharField(max_length=8, choices=choices(StepState), default=StepState.PENDING.value)
+    summary = models.TextField(blank=True)
+    data = models.JSONField(default=dict, help_text="What the step must remember to be run again.")
+    started_at = models.DateTimeField(null=True)
+    ended_at = models.DateTimeField(null=True)
+
+    class Meta:
+        ordering = ["job_id", "position"]
+        constraints = [models.UniqueConstraint(fields=["job", "position"], name="step_position_once")]
+
+    def __str__(self) -> str:
+        return f"{self.name} of job {self.job_id}"
+
+
+class Check(models.Model):
+    """One measured fact with its limit."""
+
+    step = models.ForeignKey(JobStep, models.CASCADE, related_name="checks")
+    key = models.CharField(max_length=64)
+    label = models.CharField(max_length=120)
+    status = models.CharField(max_length=8, choices=choices(CheckStatus))
+    value = models.CharField(max_length=200, blank=True)
+    limit = models.CharField(max_length=200, blank=True)
+    detail = models.TextField(blank=True)
+    source = models.CharField(max_length=64, blank=True)
+    measured_at = models.DateTimeField()
+
+    class Meta:
+        ordering = ["step_id", "id"]
+        constraints = [models.UniqueConstraint(fields=["step", "key"], name="check_key_once")]
+
+    def __str__(self) -> str:
+        return f"{self.label}: {self.status}"
+
+
+class Effect(models.Model):
+    """One act on a host: the intent is written before it, the result after it."""
+
+    job = models.ForeignKey(Job, models.CASCADE, related_name="effects")
+    step = models.ForeignKey(JobStep, models.CASCADE, related_name="effects")
+    fence = models.PositiveBigIntegerField()
+    kind = models.CharField(max_length=24)
+    command = models.TextField(blank=True, help_text="What was sent, secrets masked.")
+    target = models.JSONField(default=dict)
+    intended_at = models.DateTimeField(auto_now_add=True)
+    finished_at = models.DateTimeField(null=True)
+    outcome = models.CharField(max_length=200, blank=True)
+    result = models.JSONField(null=True)
+
+    class Meta:
+        ordering = ["id"]
+
+    def __str__(self) -> str:
+        return f"{self.kind} of job {self.job_id}"
+
+
+class Gate(models.Model):
+    """A point at which a job waits for a person. No worker waits with it."""
+
+    job = models.ForeignKey(Job, models.CASCADE, related_name="gates")
+    step = models.ForeignKey(JobStep, models.CASCADE, related_name="gates")
+    kind = models.CharField(max_length=24)
+    title = models.CharField(max_length=200)
+    text = models.TextField(blank=True)
+    evidence = models.JSONField(default=list, help_text="Sentences and tables that the answer rests on.")
+    choices = models.JSONField(help_text="[{key, label, action, danger, needs_reason, detail}]; the first is recommended.")
+    plan_hash = models.CharField(max_length=64, blank=True)
+    opened_at = models.DateTimeField(auto_now_add=True)
+    expires_at = models.DateTimeField(null=True)
+    answered_at = models.DateTimeField(null=True)
+    answered_by_name = models.CharField(max_length=150, blank=True)
+    answer = models.CharField(max_length=32, blank=True)
+    comment = models.TextField(blank=True)
+    used_at = models.DateTimeField(null=True)
+
+    class Meta:
+        ordering = ["id"]
+        constraints = [
+            models.UniqueConstraint(fields=["job"], condition=Q(answered_at=None), name="one_open_gate_per_job")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.title} (job {self.job_id})"
+
+
+class CardClaim(models.Model):
+    """An active job's hold on one card of one machine: two jobs can never go for the same card."""
+
+    job = models.ForeignKey(Job, models.CASCADE, related_name="card_claims")
+    machine = models.ForeignKey("hosts.Host", models.PROTECT, related_name="+")
+    gpu_uuid = models.CharField(max_length=96)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["machine", "gpu_uuid"], name="card_claimed_once")]
+
+    def __str__(self) -> str:
+        return f"{self.gpu_uuid} for job {self.job_id}"
+
+
+class PortClaim(models.Model):
+    """An active job's hold on one port of one host."""
+
+    job = models.ForeignKey(Job, models.CASCADE, related_name="port_claims")
+    host = models.ForeignKey("hosts.Host", models.PROTECT, related_name="+")
+    port = models.PositiveIntegerField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["host", "port"], name="port_claimed_once")]
+
+    def __str__(self) -> str:
+        return f"port {self.port} for job {self.job_id}"

@@ -1,0 +1,60 @@
+"""Launch: one start of one server."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.db import models
+
+from deployments.lifecycle import LIVE_LAUNCH, LaunchState, choices
+
+
+class Launch(models.Model):
+    """One start of one server: its revision, its identity on the host, its log and how it went.
+
+    At most one launch of a deployment is live; the database refuses a second.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    deployment = models.ForeignKey("deployments.Deployment", models.CASCADE, related_name="launches")
+    revision = models.ForeignKey("deployments.Revision", models.PROTECT, related_name="launches", null=True)
+    job = models.ForeignKey("deployments.Job", models.SET_NULL, null=True, related_name="launches")
+    host = models.ForeignKey("hosts.Host", models.SET_NULL, null=True, related_name="launches")
+    state = models.CharField(max_length=12, choices=choices(LaunchState), default=LaunchState.INTENDED.value)
+    directory = models.CharField(max_length=500, blank=True, help_text="Its own directory on the host.")
+
+    boot_id = models.CharField(max_length=36, blank=True)
+    pid_namespace = models.CharField(max_length=64, blank=True)
+    pid = models.PositiveIntegerField(null=True)
+    start_time = models.PositiveBigIntegerField(null=True, help_text="Clock ticks since boot, /proc/PID/stat field 22.")
+
+    requested = models.JSONField(default=dict, help_text="argv, env and port as sent.")
+    effective = models.JSONField(default=dict, help_text="What the engine made of it.")
+    memory_before = models.JSONField(default=dict, help_text="memory.used in MiB by card uuid, just before the start.")
+    timings = models.JSONField(default=dict, help_text="Seconds by phase.")
+    completion = models.TextField(blank=True, help_text="The text of the first real completion.")
+
+    intended_at = models.DateTimeField(auto_now_add=True)
+    started_at = models.DateTimeField(null=True)
+    ready_at = models.DateTimeField(null=True)
+    ended_at = models.DateTimeField(null=True)
+    exit_code = models.IntegerField(null=True)
+    end_reason = models.TextField(blank=True)
+
+    class Meta:
+        ordering = ["-intended_at"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["deployment"],
+                condition=models.Q(state__in=[state.value for state in LIVE_LAUNCH]),
+                name="one_live_launch_per_deployment",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"launch {str(self.id)[:8]} of {self.deployment}"
+
+    @property
+    def log_path(self) -> str:
+        """The server's log on the host."""
+        return f"{self.directory}/log"
