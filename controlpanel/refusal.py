@@ -1,0 +1,10 @@
+"""The refusal of a request, in words for the person who made it. PURE."""
+
+
+class Refused(Exception):
+    """The request cannot be done as asked. ``message`` says why, ``hint`` what to do instead."""
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint

@@ -1,0 +1,125 @@
+"""A pasted command line becomes words, environment and working directory. PURE.
+
+Understands environment prefixes, quotes, line continuations, ``cd DIR &&``, ``nohup``, ``exec``, output
+redirections and a trailing ``&``. Anything else that a shell would interpret is refused in words, because the
+panel starts programs from a list of words and never through a shell.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass, field
+
+ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.S)
+REDIRECTION_OR_QUOTED = re.compile(
+    r"""(?P<quoted>'[^']*'|"(?:\\.|[^"\\])*"|\\.)"""
+    r"""|(?:(?<=\s)|^)(?:\d+|&)?(?:>>?|<)\s*(?:&\d|&-|'[^']*'|"[^"]*"|[^\s&|;]+)""",
+    re.S,
+)
+PREFIXES = ("nohup", "exec", "setsid")
+SECRET_FLAGS = ("--api-key", "--admin-api-key", "--hf-token")
+
+
+@dataclass(frozen=True)
+class ParsedCommand:
+    """A command as the panel stores it."""
+
+    argv: list[str]
+    env: dict[str, str] = field(default_factory=dict)
+    workdir: str = ""
+
+
+def parse(text: str) -> ParsedCommand:
+    """Read one pasted command line. Raises ValueError with a sentence that says what to change."""
+    if "\0" in text:
+        raise ValueError("The command holds a NUL character; remove it.")
+    words = _words(_without_redirections(text))
+    if words[-1:] == ["&"]:
+        words = words[:-1]
+    workdir = ""
+    if words[:1] == ["cd"] and "&&" in words[:3]:
+        workdir, words = words[1], words[3:]
+    env: dict[str, str] = {}
+    while words:
+        match = ASSIGNMENT.fullmatch(words[0])
+        if match:
+            env[match.group(1)] = match.group(2)
+        elif words[0] != "env" and words[0] not in PREFIXES:
+            break
+        words = words[1:]
+    _refuse_shell_syntax(words)
+    if not words:
+        raise ValueError("Write the command that starts the server, for example: python -m sglang.launch_server --model-path /models/x")
+    check_no_secret(words)
+    return ParsedCommand(words, env, workdir)
+
+
+def check_no_secret(argv: list[str]) -> None:
+    """Refuse a secret on the command line: every user of the host can read it there."""
+    for position, word in enumerate(argv):
+        name, _, value = word.partition("=")
+        if name in SECRET_FLAGS and (value or position + 1 < len(argv)):
+            raise ValueError(
+                f"{name} would show the secret to every user of the host. Leave it out; "
+                "give the engine a key by its own configuration file on the host."
+            )
+
+
+def _words(text: str) -> list[str]:
+    """Split like a POSIX shell, keeping operators as words of their own."""
+    joined = re.sub(r"\\\r?\n", " ", text.strip())
+    if "\n" in joined:
+        raise ValueError("Paste one command. To go on in the next line, end the line with a backslash.")
+    lexer = shlex.shlex(joined, posix=True, punctuation_chars="&|;()")
+    lexer.whitespace_split = True
+    lexer.commenters = ""
+    try:
+        return list(lexer)
+    except ValueError as error:
+        raise ValueError(f"The quotes do not match ({error}). Close every quote that is opened.") from error
+
+
+def _without_redirections(text: str) -> str:
+    """Drop ``> file`` and ``2>&1`` outside quotes: each launch has its own log."""
+    return REDIRECTION_OR_QUOTED.sub(lambda match: match.group("quoted") or " ", text)
+
+
+def _refuse_shell_syntax(words: list[str]) -> None:
+    for word in words:
+        if word in ("&&", "||", "|", ";", "&", "(", ")"):
+            raise ValueError(
+                f"{word!r} needs a shell, which the panel does not use. Paste only the command that starts the server."
+            )
+    for word in words:
+        if "`" in word or "$(" in word:
+            raise ValueError(f"{word!r} would be run by a shell first. Write the value itself.")
+
+
+ENV_NAME = re.compile(r"[A-Z_][A-Z0-9_]*")
+FORBIDDEN_ENV = ("LD_PRELOAD", "LD_AUDIT", "BASH_ENV", "ENV", "IFS", "PYTHONSTARTUP")
+SECRET_NAME = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD)$")
+
+
+def check_argv(argv: list[str]) -> None:
+    """Refuse a list of words that cannot be a command. Raises ValueError with a sentence."""
+    if not argv or not argv[0].strip():
+        raise ValueError("The command is empty.")
+    if any("\0" in word or "\n" in word for word in argv):
+        raise ValueError("A word of the command holds a line break or a NUL; remove it.")
+    if len(argv) > 1000 or sum(map(len, argv)) > 100_000:
+        raise ValueError("The command is too long (1,000 words and 100,000 characters at most).")
+    check_no_secret(argv)
+
+
+def check_env(env: dict[str, str]) -> None:
+    """Refuse environment variables that would change how programs load, or that show a secret."""
+    for name, value in env.items():
+        if not ENV_NAME.fullmatch(name):
+            raise ValueError(f"{name!r} is not a name for an environment variable: capital letters, digits and _.")
+        if name in FORBIDDEN_ENV:
+            raise ValueError(f"{name} changes how every program is loaded; set it in the server's own environment.")
+        if SECRET_NAME.search(name):
+            raise ValueError(f"{name} looks like a secret. Keep it in the engine's own configuration on the host.")
+        if "\0" in value or "\n" in value or len(value) > 10_000:
+            raise ValueError(f"The value of {name} holds a line break or a NUL, or is too long.")

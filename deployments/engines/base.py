@@ -1,0 +1,163 @@
+"""What the panel must know about an inference engine. PURE.
+
+One module per engine, one instance per engine in ``registry.py``. Nothing here talks to a host: an engine says
+which words to look for and which request to send, and reads the answer it is given.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class HttpRequest:
+    """A request to the server on its own port."""
+
+    method: str
+    path: str
+    body: Mapping[str, object] | None = None
+    timeout: float = 10.0
+
+
+@dataclass(frozen=True)
+class Signature:
+    """Text in a log that tells why a start failed."""
+
+    pattern: re.Pattern[str]
+    cause: str
+    fix: str
+    about_memory: bool = False
+
+
+def signature(pattern: str, cause: str, fix: str, *, about_memory: bool = False) -> Signature:
+    """A failure signature from a regular expression."""
+    return Signature(re.compile(pattern), cause, fix, about_memory)
+
+
+COMMON_SIGNATURES = (
+    signature(
+        r"torch\.OutOfMemoryError|CUDA out of memory",
+        "The card ran out of memory while the server started.",
+        "Lower the memory fraction or the context length, use more cards, or free the card first.",
+        about_memory=True,
+    ),
+    signature(
+        r"address already in use|Address already in use|EADDRINUSE",
+        "The port is already taken by another process.",
+        "Stop the other server, or give this deployment another port.",
+    ),
+    signature(
+        r"error: unrecognized arguments: (?P<what>.+)",
+        "The engine does not know a flag of this revision: {what}",
+        "Remove or rename the flag: it may have changed with the engine's version.",
+    ),
+    signature(
+        r"error: ambiguous option: (?P<what>.+)",
+        "A shortened flag could mean several: {what}",
+        "Write the flag in full.",
+    ),
+    signature(
+        r"error: argument (?P<what>.+)",
+        "The engine refuses a flag's value: {what}",
+        "Correct the value in a new revision of the profile.",
+    ),
+    signature(
+        r"Repo id must be in the form|No such file or directory: '(?P<what>[^']+)'|does not appear to have a file named",
+        "The model was not found at the path given.",
+        "Correct the model path, or mount or finish downloading the model on this host.",
+    ),
+    signature(r"No space left on device|os error 28", "The disk is full.", "Free space on the host and start again."),
+    signature(
+        r"command not found|Permission denied|No such file or directory",
+        "The command could not be started.",
+        "Check the path of the program in the profile and that the login may run it.",
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Engine:
+    """An inference engine: how to recognise it, when it is ready, what to ask it, why it fails."""
+
+    key: str
+    label: str
+    default_port: int
+    port_flags: tuple[str, ...] = ("--port",)
+    model_flags: tuple[str, ...] = ("--model",)
+    serves: re.Pattern[str] = field(default_factory=lambda: re.compile(r"(?!)"))
+    ready: tuple[re.Pattern[str], ...] = ()
+    completion: HttpRequest | None = None
+    metrics_path: str = ""
+    running_metric: str = ""
+    effective_path: str = ""
+    signatures: tuple[Signature, ...] = ()
+
+    def flag(self, argv: Sequence[str], names: Sequence[str]) -> str | None:
+        """The value given to one of ``names``, as ``--flag value`` or ``--flag=value``; the last one wins."""
+        value = None
+        for position, word in enumerate(argv):
+            for name in names:
+                if word == name and position + 1 < len(argv):
+                    value = argv[position + 1]
+                elif word.startswith(name + "="):
+                    value = word[len(name) + 1 :]
+        return value
+
+    def port(self, argv: Sequence[str]) -> int:
+        """The port this command listens on."""
+        value = self.flag(argv, self.port_flags)
+        return int(value) if value is not None and value.isdigit() else self.default_port
+
+    def model_path(self, argv: Sequence[str]) -> str | None:
+        """The model, when it is a path on the host (a hub id is None)."""
+        value = self.flag(argv, self.model_flags)
+        return value if value is not None and value.startswith(("/", "~", "./")) else None
+
+    def recognises(self, command: str) -> bool:
+        """Is this command line a server of this engine?"""
+        return bool(self.serves.search(command))
+
+    def running_requests(self, metrics: str) -> int | None:
+        """How many requests run, from the engine's metrics page; None when it does not say."""
+        found = [
+            float(match.group(1))
+            for match in re.finditer(rf"^{re.escape(self.running_metric)}(?:\{{[^}}]*\}})? +([0-9.eE+]+)$", metrics, re.M)
+        ]
+        return int(sum(found)) if found and self.running_metric else None
+
+    def completion_text(self, body: bytes) -> str | None:
+        """The text of a completion's answer; None when the answer is not one."""
+        try:
+            choice = json.loads(body)["choices"][0]
+            text = choice.get("text", choice.get("message", {}).get("content"))
+        except (ValueError, LookupError, TypeError, AttributeError):
+            return None
+        return text if isinstance(text, str) else None
+
+    def effective(self, body: bytes) -> dict[str, object]:
+        """The configuration the engine really runs with, as it tells it; empty when it does not."""
+        try:
+            told = json.loads(body)
+        except ValueError:
+            return {}
+        return told if isinstance(told, dict) else {}
+
+
+def completion_request(path: str = "/v1/completions") -> HttpRequest:
+    """A short real completion in the OpenAI form."""
+    return HttpRequest(
+        "POST", path, {"model": "default", "prompt": "The capital city of France is", "max_tokens": 8}, timeout=120.0
+    )
+
+
+def is_degenerate(text: str) -> str | None:
+    """Why a completion's text is not one a person would accept; None when it looks real."""
+    if not text.strip():
+        return "the answer is empty"
+    words = text.split()
+    if len(words) >= 6 and len(set(words)) == 1:
+        return f"the answer only repeats {words[0]!r}"
+    return None

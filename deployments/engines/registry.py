@@ -1,0 +1,16 @@
+"""The engines the panel knows. To support another: a module beside this one, and a line here."""
+
+from __future__ import annotations
+
+from deployments.engines.base import Engine
+from deployments.engines.custom import CUSTOM
+from deployments.engines.llama_server import LLAMA_SERVER
+from deployments.engines.sglang import SGLANG
+from deployments.engines.vllm import VLLM
+
+ENGINES: dict[str, Engine] = {engine.key: engine for engine in (SGLANG, VLLM, LLAMA_SERVER, CUSTOM)}
+
+
+def recognise(command: str) -> Engine | None:
+    """The engine whose server this command line is, if one of ours."""
+    return next((engine for engine in ENGINES.values() if engine.recognises(command)), None)

@@ -1,0 +1,61 @@
+# Shared by the scripts of this folder. POSIX sh; needs coreutils, flock and setsid (util-linux).
+# Every line for the panel is "@TOKEN word ..." with a token of this call, so that no output can pass for one.
+
+HOME=${HOME:-/root}
+BASE=$HOME/.relaunch/$PANEL/$DEPLOYMENT
+
+say() {
+    printf '@%s %s\n' "$TOKEN" "$*"
+}
+
+refuse() {
+    say refused "$*"
+    exit 0
+}
+
+# Seconds x 100 since boot, without a fork.
+now() {
+    read -r NOW _ < /proc/uptime
+    NOW=${NOW%.*}${NOW#*.}
+}
+
+# Look at process $1: sets STATE, PARENT and START (clock ticks since boot). Fails when it is gone.
+# A zombie whose other threads live is not gone: it still holds its files.
+look_at() {
+    STATE='' PARENT='' START=''
+    read -r STAT 2> /dev/null < "/proc/$1/stat" || return 1
+    # The name may hold anything, also ") R (": the fields start after the last ")".
+    set -- ${STAT##*) }
+    STATE=$1 PARENT=$2
+    shift 17
+    THREADS=$1
+    START=$3
+    [ "$STATE" != X ] && { [ "$STATE" != Z ] || [ "$THREADS" -gt 1 ]; }
+}
+
+# Is process $1 still the one that started at $2?
+is_same() {
+    look_at "$1" && [ "$START" = "$2" ]
+}
+
+same_boot() {
+    read -r BOOT_NOW < /proc/sys/kernel/random/boot_id
+    [ -z "$BOOT" ] || [ "$BOOT" = "$BOOT_NOW" ] || { say rebooted "$BOOT_NOW"; exit 0; }
+}
+
+# Refuse an older worker: the fence on the host never falls. Holds the deployment's lock until the script ends.
+take_fence() {
+    command -v flock > /dev/null || refuse "flock is missing on the host (package util-linux)"
+    umask 077
+    mkdir -p "$BASE/launches" 2> /dev/null || refuse "cannot write below $HOME/.relaunch: $(df -P "$HOME" | tail -n 1)"
+    exec 9>> "$BASE/lock"
+    flock -w 10 9 || refuse "another script works on this deployment"
+    HAVE=0
+    read -r HAVE 2> /dev/null < "$BASE/fence" || HAVE=0
+    if [ "${HAVE:-0}" -gt "$FENCE" ]; then
+        say fenced "$HAVE"
+        exit 0
+    fi
+    { printf '%s\n' "$FENCE" > "$BASE/fence.new"; } 2> /dev/null && mv "$BASE/fence.new" "$BASE/fence" ||
+        refuse "cannot write below $BASE: the disk may be full"
+}

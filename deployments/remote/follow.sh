@@ -1,0 +1,86 @@
+# Follow one launch: its log from OFFSET, whether it lives, who listens on PORT, the memory of CARDS.
+# Ends when the server ended, when nobody reads any more (SIGPIPE), or after SECONDS_MAX.
+same_boot
+DIR=$BASE/launches/$LAUNCH
+HEX=$(printf '%04X' "$PORT")
+CHUNK=262144
+LISTENS=''
+
+send_log() {
+    SIZE=$(stat -c %s "$DIR/log" 2> /dev/null) || { say nolog; return; }
+    if [ "$SIZE" -lt "$OFFSET" ]; then
+        say truncated "$OFFSET" "$SIZE"
+        OFFSET=0
+    fi
+    while [ "$SIZE" -gt "$OFFSET" ]; do
+        N=$((SIZE - OFFSET))
+        [ "$N" -le "$CHUNK" ] || N=$CHUNK
+        say log "$OFFSET" "$N"
+        tail -c "+$((OFFSET + 1))" "$DIR/log" | head -c "$N"
+        printf '\n'
+        OFFSET=$((OFFSET + N))
+    done
+}
+
+# Is $1 the launch's process or below it?
+is_below() {
+    UP=$1
+    while [ "$UP" -gt 1 ]; do
+        [ "$UP" = "$PID" ] && return 0
+        look_at "$UP" || return 1
+        UP=$PARENT
+    done
+    return 1
+}
+
+tell_listener() {
+    INODE=$(cat /proc/net/tcp /proc/net/tcp6 2> /dev/null | awk -v p=":$HEX\$" '$2 ~ p && $4 == "0A" { print $10; exit }')
+    [ "$INODE" != "$LISTENS" ] || return 0
+    LISTENS=$INODE
+    [ -n "$INODE" ] || { say listen nobody; return 0; }
+    for ENTRY in /proc/[0-9]*; do
+        OWNER=${ENTRY#/proc/}
+        if is_below "$OWNER" && ls -l "$ENTRY/fd" 2> /dev/null | grep -q "socket:\[$INODE\]"; then
+            say listen ours "$OWNER"
+            return 0
+        fi
+    done
+    say listen other
+}
+
+tell_memory() {
+    [ -n "$CARDS" ] || return 0
+    timeout 10 nvidia-smi --query-gpu=uuid,memory.used --format=csv,noheader,nounits 2>&1 | while read -r UUID USED; do
+        say gpu "${UUID%,}" "$USED"
+    done
+}
+
+now
+BEGIN=$NOW END=$((NOW + SECONDS_MAX * 100)) BEAT=$NOW READ=0
+while :; do
+    ALIVE=1
+    is_same "$PID" "$START_WAS" || ALIVE=0
+    send_log
+    tell_listener
+    now
+    if [ "$NOW" -ge "$READ" ]; then
+        tell_memory
+        READ=$((NOW + 50))
+    fi
+    if [ "$ALIVE" = 0 ]; then
+        CODE=unknown
+        [ -r "$DIR/exit" ] || sleep 0.2
+        [ -r "$DIR/exit" ] && read -r CODE < "$DIR/exit"
+        send_log
+        say exited "$CODE"
+        break
+    fi
+    [ "$NOW" -lt "$END" ] || { say deadline; break; }
+    if [ $((NOW - BEAT)) -ge 50 ]; then
+        say beat
+        BEAT=$NOW
+    fi
+    # Close watch at first, then calmer: a model that loads for minutes needs no 20 ms grid.
+    if [ $((NOW - BEGIN)) -lt 300 ]; then sleep 0.02; elif [ $((NOW - BEGIN)) -lt 3000 ]; then sleep 0.1; else sleep 0.5; fi
+done
+say end

@@ -1,0 +1,64 @@
+# Start one server, once. Sent again with the same LAUNCH it only tells what became of it.
+# RUN: text of the wrapper. LIMITS: "uuid=MiB" words. PORT. PROGRAM. WORKDIR. FORCE: 1 = a person took the risk.
+same_boot
+take_fence
+DIR=$BASE/launches/$LAUNCH
+
+tell_record() {
+    [ -r "$DIR/abandoned" ] && { say abandoned; exit 0; }
+    # The wrapper writes its record within milliseconds; after 10 s it will not come any more.
+    now
+    END=$((NOW + 1000))
+    while [ ! -r "$DIR/record" ] && [ ! -r "$DIR/exit" ] && [ "$NOW" -lt "$END" ]; do
+        sleep 0.01
+        now
+    done
+    [ -r "$DIR/record" ] && while read -r WORDS; do say record "$WORDS"; done < "$DIR/record"
+    [ -r "$DIR/exit" ] && { read -r CODE < "$DIR/exit"; say exit "$CODE"; }
+    say "$1" "$DIR"
+    exit 0
+}
+
+[ -d "$DIR" ] && tell_record exists
+[ "$MODE_LAUNCH" = abandon ] && { mkdir "$DIR" && : > "$DIR/abandoned" && say abandoned; exit 0; }
+
+# Another launch of this deployment that lives: never a second server.
+OTHER=''
+read -r OTHER 2> /dev/null < "$BASE/live" || OTHER=''
+if [ -n "$OTHER" ] && [ -r "$BASE/launches/$OTHER/record" ]; then
+    PID='' START_WAS='' BOOT_WAS=''
+    while read -r KEY VALUE; do
+        case $KEY in pid) PID=$VALUE ;; start) START_WAS=$VALUE ;; boot) BOOT_WAS=$VALUE ;; esac
+    done < "$BASE/launches/$OTHER/record"
+    if [ "$BOOT_WAS" = "$BOOT_NOW" ] && is_same "$PID" "$START_WAS"; then
+        say live "$OTHER" "$PID"
+        exit 0
+    fi
+fi
+
+cd "${WORKDIR:-$HOME}" 2> /dev/null || refuse "the working directory $WORKDIR is not there"
+command -v "$PROGRAM" > /dev/null 2>&1 || refuse "the program $PROGRAM is not there or may not be run"
+
+HEX=$(printf '%04X' "$PORT")
+BUSY=$(cat /proc/net/tcp /proc/net/tcp6 2> /dev/null | awk -v p=":$HEX\$" '$2 ~ p && $4 == "0A" { print $10; exit }')
+[ -z "$BUSY" ] || { say portbusy "$PORT"; exit 0; }
+
+if [ -n "$LIMITS" ]; then
+    READING=$(timeout 10 nvidia-smi --query-gpu=uuid,memory.used --format=csv,noheader,nounits 2>&1)
+    for WORD in $LIMITS; do
+        USED=$(printf '%s\n' "$READING" | sed -n "s/^${WORD%=*}, \([0-9][0-9]*\)\$/\1/p")
+        if [ -z "$USED" ]; then
+            [ "$FORCE" = 1 ] || { say unmeasured "${WORD%=*}" "$(printf '%s' "$READING" | head -n 1)"; exit 0; }
+        else
+            say memory "${WORD%=*}" "$USED"
+            [ "$USED" -le "${WORD#*=}" ] || [ "$FORCE" = 1 ] || { say notfree "${WORD%=*}" "$USED" "${WORD#*=}"; exit 0; }
+        fi
+    done
+fi
+
+mkdir "$DIR" 2> /dev/null || refuse "cannot make $DIR: the disk may be full"
+{ printf '%s' "$RUN" > "$DIR/run" && : > "$DIR/log" && printf '%s\n' "$LAUNCH" > "$BASE/live.new"; } 2> /dev/null &&
+    mv "$BASE/live.new" "$BASE/live" || { rm -rf "$DIR"; refuse "cannot write in $DIR: the disk may be full"; }
+# -f and no "&": a background job of a shell would ignore SIGINT and SIGQUIT for ever, and its children too.
+setsid -f sh "$DIR/run" "$DIR" < /dev/null > /dev/null 2>&1 9>&- || refuse "setsid -f failed (package util-linux)"
+tell_record started

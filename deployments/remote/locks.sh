@@ -1,0 +1,51 @@
+# Card locks: shared by all panels and users of the machine, from stop to ready.
+# MODE: take | release. CARDS: uuids. HOLDER: "panel|deployment|job|person|time".
+
+lock_places() {
+    mkdir -p /run/lock 2> /dev/null
+    for PLACE in /run/lock/relaunch /tmp/relaunch-locks; do
+        [ -d "$PLACE" ] || mkdir -m 1777 "$PLACE" 2> /dev/null
+        chmod 1777 "$PLACE" 2> /dev/null
+    done
+    PLACE=/tmp/relaunch-locks
+    [ -w /run/lock/relaunch ] && PLACE=/run/lock/relaunch
+}
+
+# Ours is a lock of the same panel and deployment, whatever the job.
+is_ours() {
+    case $1 in "${HOLDER%%|*}|$DEPLOYMENT|"*) return 0 ;; esac
+    return 1
+}
+
+take_locks() {
+    lock_places
+    for CARD in $CARDS; do
+        for FILE in "/run/lock/relaunch/$CARD" "/tmp/relaunch-locks/$CARD"; do
+            HELD=''
+            read -r HELD 2> /dev/null < "$FILE" || continue
+            is_ours "$HELD" || { say locked "$CARD" "$HELD"; exit 0; }
+            rm -f "$FILE"
+        done
+        if ! (set -C; umask 022; printf '%s\n' "$HOLDER" > "$PLACE/$CARD") 2> /dev/null; then
+            HELD=''
+            read -r HELD 2> /dev/null < "$PLACE/$CARD"
+            say locked "$CARD" "$HELD"
+            exit 0
+        fi
+    done
+}
+
+release_locks() {
+    for CARD in $CARDS; do
+        for FILE in "/run/lock/relaunch/$CARD" "/tmp/relaunch-locks/$CARD"; do
+            HELD=''
+            read -r HELD 2> /dev/null < "$FILE" || continue
+            is_ours "$HELD" && rm -f "$FILE"
+        done
+    done
+}
+
+case $MODE in
+take) take_locks ;;
+release) release_locks ;;
+esac

@@ -1,0 +1,2 @@
+# Give the card locks back and end.
+say done

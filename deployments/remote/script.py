@@ -1,0 +1,105 @@
+"""Build the scripts that act on a host, and read what they say. PURE.
+
+A script goes to ``sh`` on stdin, values quoted into assignments at its top: nothing of it is ever in argv, where
+every user of the host could read it. Answers are lines ``@TOKEN word ...``; a log line carries its bytes after it.
+"""
+
+from __future__ import annotations
+
+import secrets
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+HERE = Path(__file__).parent
+SH = ("sh", "-s")
+
+
+@dataclass(frozen=True)
+class Said:
+    """One line of a script: its first word, the others, and the bytes of a log line."""
+
+    word: str
+    rest: tuple[str, ...] = ()
+    payload: bytes = b""
+
+    @property
+    def text(self) -> str:
+        """The words after the first, as one text."""
+        return " ".join(self.rest)
+
+
+@dataclass(frozen=True)
+class Script:
+    """A script ready to be sent: ``argv`` to run, ``stdin`` to send, and the token its answers carry."""
+
+    stdin: bytes
+    token: str
+    argv: tuple[str, ...] = SH
+
+    def reader(self) -> ScriptReader:
+        """A reader for this script's answers."""
+        return ScriptReader(self.token)
+
+
+@cache
+def _part(name: str) -> str:
+    return (HERE / f"{name}.sh").read_text()
+
+
+def build(*parts: str, values: Mapping[str, object]) -> Script:
+    """Put a script together from the ``.sh`` files ``parts``, with ``values`` assigned at its top.
+
+    Raises ValueError for a value with a NUL, which no shell can hold.
+    """
+    token = secrets.token_hex(8)
+    lines = []
+    for name, value in {**values, "TOKEN": token}.items():
+        text = " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+        if "\0" in text:
+            raise ValueError(f"{name} holds a NUL character")
+        lines.append(f"{name}={shlex.quote(text)}")
+    body = "\n".join([*lines, _part("common"), *(_part(part) for part in parts)])
+    return Script(body.encode(), token)
+
+
+def wrapper(argv: Sequence[str], *, env: Mapping[str, str], workdir: str) -> str:
+    """The text of a launch's wrapper: it becomes ``argv`` in ``workdir`` with ``env`` added."""
+    lines = [f"export {name}={shlex.quote(value)}" for name, value in env.items()]
+    if workdir:
+        lines.insert(0, f"cd {shlex.quote(workdir)} || exit 1")
+    lines.append(f"exec {shlex.join(argv)}")
+    return _part("run").replace("@COMMAND@", "\n".join(f"    {line}" for line in lines))
+
+
+class ScriptReader:
+    """Turns the bytes of a script's output into ``Said``, in whatever pieces they arrive."""
+
+    def __init__(self, token: str) -> None:
+        self._mark = f"@{token} ".encode()
+        self._buffer = b""
+        self.ended = False
+        """The script said that it came to its end; without it the output was cut."""
+
+    def feed(self, data: bytes) -> Iterator[Said]:
+        """Everything that is complete now. Lines that are not the script's own are skipped."""
+        self._buffer += data
+        while True:
+            line, newline, rest = self._buffer.partition(b"\n")
+            if not newline:
+                return
+            if not line.startswith(self._mark):
+                self._buffer = rest
+                continue
+            word, *words = line[len(self._mark) :].decode(errors="replace").split()
+            payload = b""
+            if word == "log":
+                length = int(words[1])
+                if len(rest) < length + 1:
+                    return
+                payload, rest = rest[:length], rest[length + 1 :]
+            self._buffer = rest
+            self.ended = self.ended or word == "end"
+            yield Said(word, tuple(words), payload)

@@ -1,0 +1,33 @@
+# Signal exactly the given processes and watch until they are gone.
+# SIGNAL: a name, or empty to watch only. TARGETS and WATCHED: "pid:start" words. SECONDS_MAX: how long to watch.
+same_boot
+take_fence
+
+for WORD in $TARGETS; do
+    PID=${WORD%:*}
+    if [ "$PID" -gt 1 ] && is_same "$PID" "${WORD#*:}"; then
+        if kill -s "$SIGNAL" "$PID" 2> /dev/null; then say sent "$SIGNAL" "$PID"; else say denied "$PID"; fi
+    else
+        say gone "$PID"
+    fi
+done
+flock -u 9
+
+now
+END=$((NOW + SECONDS_MAX * 100)) BEAT=$NOW PAUSE=0.02 LAST=-
+while :; do
+    ALIVE=''
+    for WORD in $WATCHED; do
+        is_same "${WORD%:*}" "${WORD#*:}" && ALIVE="$ALIVE ${WORD%:*}:$STATE"
+    done
+    now
+    if [ "$ALIVE" != "$LAST" ] || [ $((NOW - BEAT)) -ge 50 ]; then
+        say alive $ALIVE
+        LAST=$ALIVE BEAT=$NOW
+    fi
+    [ -n "$ALIVE" ] || break
+    [ "$NOW" -lt "$END" ] || break
+    [ $((END - NOW)) -lt $((SECONDS_MAX * 90)) ] && PAUSE=0.1
+    sleep "$PAUSE"
+done
+say end

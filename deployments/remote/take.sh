@@ -1,0 +1,2 @@
+# Take the card locks and end (a container's cards are locked on its node).
+say taken

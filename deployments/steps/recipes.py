@@ -1,0 +1,14 @@
+"""What each kind of job does, in order. PURE."""
+
+from __future__ import annotations
+
+from deployments.lifecycle import JobKind
+
+RECIPES: dict[JobKind, tuple[str, ...]] = {
+    JobKind.RESTART: ("plan", "drain", "stop", "verify", "launch", "check"),
+    JobKind.START: ("plan", "verify", "launch", "check"),
+    JobKind.STOP: ("plan", "drain", "stop", "verify"),
+}
+
+WAY_BACK = ("stop", "verify", "launch", "check")
+"""Appended when a restart fails after the stop and the plan said: start again what was serving."""

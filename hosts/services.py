@@ -1,0 +1,136 @@
+"""What people may do with hosts: the only doors for views and commands. The web process never speaks to a host."""
+
+from __future__ import annotations
+
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.utils import timezone
+
+from controlpanel import audit
+from controlpanel.access import Action, require
+from controlpanel.live import hints
+from controlpanel.refusal import Refused
+from hosts import keys, tasks
+from hosts.models import Gpu, Host, HostKey, HostTest
+
+__all__ = [
+    "Refused",
+    "confirm_baseline",
+    "forget_key",
+    "panel_public_key",
+    "register_host",
+    "remove_host",
+    "request_test",
+    "trust_key",
+    "update_host",
+]
+
+
+def register_host(host: Host, *, actor: User, address: str) -> Host:
+    """Add a host. Raises Refused when its name is taken."""
+    require(actor, Action.EDIT_HOST)
+    host.created_by = actor
+    return _save(host, "add host", actor=actor, address=address)
+
+
+def update_host(host: Host, *, actor: User, address: str) -> Host:
+    """Change a host. Its keys stay pinned only while it is reached at the same place."""
+    require(actor, Action.EDIT_HOST)
+    before = Host.objects.get(pk=host.pk)
+    with transaction.atomic():
+        _save(host, "change host", actor=actor, address=address)
+        if (before.address, before.port, before.via_id) != (host.address, host.port, host.via_id):
+            host.keys.all().delete()
+            Host.objects.filter(pk=host.pk).update(reach=Host.Reach.UNKNOWN, problem="", hint="")
+    return host
+
+
+def _save(host: Host, action: str, *, actor: User, address: str) -> Host:
+    if Host.objects.exclude(pk=host.pk).filter(name=host.name).exists():
+        raise Refused(f"There is already a host named {host.name}.", hint="Choose another name.")
+    if host.pk and _passes_through(host.via, host):
+        raise Refused(f"{host} would be reached through itself.", hint="Choose another host to go through.")
+    with transaction.atomic():
+        host.save()
+        audit.record(action, actor=actor, target=host, detail={"where": host.where}, address=address)
+    return host
+
+
+def _passes_through(via: Host | None, host: Host) -> bool:
+    while via is not None:
+        if via.pk == host.pk:
+            return True
+        via = via.via
+    return False
+
+
+def remove_host(host: Host, *, actor: User, address: str) -> None:
+    """Forget a host that nothing uses. Jobs of the past keep its name. Raises Refused while it is used."""
+    require(actor, Action.EDIT_HOST)
+    if host.placements.exists():
+        names = ", ".join(str(placement.deployment) for placement in host.placements.all())
+        raise Refused(f"{host} is used by {names}.", hint="Remove or move these deployments first.")
+    if host.reached_through.exists():
+        names = ", ".join(map(str, host.reached_through.all()))
+        raise Refused(f"{names} are reached through {host}.", hint="Remove them first.")
+    with transaction.atomic():
+        audit.record("remove host", actor=actor, target=host, detail={"where": host.where}, address=address)
+        host.delete()
+
+
+def request_test(host: Host, *, actor: User, address: str) -> HostTest:
+    """Ask a worker to try the connection and to look at the host. One test of a host runs at a time."""
+    require(actor, Action.LOOK)
+    with transaction.atomic():
+        test = HostTest.objects.create(host=host, requested_by=actor)
+        audit.record("test host", actor=actor, target=host, detail={"test": test.pk}, address=address)
+        transaction.on_commit(lambda: tasks.ring_test(test.pk), robust=True)
+    return test
+
+
+def trust_key(key: HostKey, *, typed_fingerprint: str, actor: User, address: str) -> None:
+    """Pin a key whose fingerprint a person has compared. Raises Refused when the fingerprints differ."""
+    require(actor, Action.TRUST_HOST_KEY)
+    if typed_fingerprint.strip().removeprefix("SHA256:") != key.fingerprint.removeprefix("SHA256:"):
+        raise Refused(
+            "This fingerprint is not the one the host has offered. The key was not trusted.",
+            hint="Copy the fingerprint from the host's own console. If it really differs, somebody may sit in between.",
+        )
+    with transaction.atomic():
+        replaced = list(key.host.keys.exclude(pk=key.pk).exclude(pinned_at=None))
+        HostKey.objects.filter(pk=key.pk).update(pinned_at=timezone.now(), pinned_by=actor)
+        key.host.keys.exclude(pk=key.pk).filter(key_type=key.key_type).delete()
+        Host.objects.filter(pk=key.host_id).update(problem="", hint="")
+        audit.record(
+            "trust host key",
+            actor=actor,
+            target=key.host,
+            detail={"fingerprint": key.fingerprint, "replaces": [old.fingerprint for old in replaced]},
+            address=address,
+        )
+    hints.hint("overview")
+
+
+def forget_key(key: HostKey, *, actor: User, address: str) -> None:
+    """Stop trusting a key; the host is refused until another is trusted."""
+    require(actor, Action.TRUST_HOST_KEY)
+    with transaction.atomic():
+        audit.record(
+            "forget host key", actor=actor, target=key.host, detail={"fingerprint": key.fingerprint}, address=address
+        )
+        key.delete()
+
+
+def panel_public_key() -> str:
+    """The line to add to ``~/.ssh/authorized_keys`` on a host."""
+    return keys.panel_public_key()
+
+
+def confirm_baseline(gpu: Gpu, *, mib: int, actor: User, address: str) -> None:
+    """A person says what ``memory.used`` is (MiB) when nobody holds the card."""
+    require(actor, Action.APPROVE)
+    if gpu.total_mib is not None and not 0 <= mib < gpu.total_mib:
+        raise Refused(f"{mib} MiB cannot be the baseline of a card with {gpu.total_mib} MiB.")
+    with transaction.atomic():
+        Gpu.objects.filter(pk=gpu.pk).update(baseline_mib=mib, baseline_by=actor.get_username())
+        audit.record("confirm baseline", actor=actor, target=gpu, detail={"mib": mib, "uuid": gpu.uuid}, address=address)
