@@ -1,0 +1,192 @@
+"""What a machine's root looks like: the files written before it starts, and the plan its init carries out."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from lab.paths import FleetPaths, python_prefixes
+
+PATH = "/lab/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+LOGIN, LOGIN_ID = "llm", 1000
+NODES = ("null", "zero", "full", "random", "urandom", "tty")
+COPIED = (
+    "ld.so.cache",
+    "ld.so.conf",
+    "nsswitch.conf",
+    "login.defs",
+    "profile",
+    "localtime",
+    "protocols",
+    "services",
+)
+SHARED = ("alternatives", "ssl", "ld.so.conf.d", "terminfo")
+BOOT_ID = "proc/sys/kernel/random/boot_id"
+
+
+def one_user_only() -> bool:
+    """Whether this lab's user namespace maps a single id, so that no second login can exist."""
+    entries = [line.split() for line in Path("/proc/self/uid_map").read_text().splitlines()]
+    return sum(int(size) for _, _, size in entries) == 1
+
+
+def write_etc(root: Path, *, name: str, hosts: str) -> None:
+    """The machine's own /etc, its homes and its /var."""
+    single = one_user_only()
+    for directory, mode in (("etc", 0o755), ("root", 0o711), ("var/log", 0o755), ("var/lib", 0o755),
+                            ("var/tmp", 0o1777), ("home", 0o755), ("opt", 0o755)):  # fmt: skip
+        (root / directory).mkdir(parents=True, exist_ok=True)
+        (root / directory).chmod(mode)
+    for directory in ("bin", "sbin", "lib", "lib64", "lib32"):
+        if Path("/", directory).is_symlink() and not (root / directory).is_symlink():
+            (root / directory).symlink_to(f"usr/{directory}")
+    daemon = "0:0" if single else "110:65534"
+    users = f"root:x:0:0:root:/root:/bin/bash\nsshd:x:{daemon}::/run/sshd:/usr/sbin/nologin\n"
+    groups = "root:x:0:\n"
+    if not single:
+        users += f"nobody:x:65534:65534::/:/usr/sbin/nologin\n{LOGIN}:x:{LOGIN_ID}:{LOGIN_ID}::/home/{LOGIN}:/bin/bash\n"
+        groups += f"tty:x:5:\nvideo:x:44:\nnogroup:x:65534:\n{LOGIN}:x:{LOGIN_ID}:\n"
+        home = root / "home" / LOGIN
+        home.mkdir(mode=0o755, exist_ok=True)
+        os.chown(home, LOGIN_ID, LOGIN_ID)
+    contents = {
+        "passwd": users,
+        "group": groups,
+        "shadow": "".join(f"{line.split(':')[0]}:*:19000:0:99999:7:::\n" for line in users.splitlines()),
+        "hostname": f"{name}\n",
+        "hosts": hosts,
+        "machine-id": f"{name.encode().hex():0<32.32}\n",
+    }
+    for file, text in contents.items():
+        (root / "etc" / file).write_text(text)
+    for file in COPIED:
+        if Path("/etc", file).is_file():
+            shutil.copy(Path("/etc", file), root / "etc" / file)
+    os_release = root / "etc/os-release"
+    if not os_release.is_symlink():
+        os_release.symlink_to("../usr/lib/os-release")
+
+
+def write_sshd(root: Path, *, host_key: Path) -> None:
+    """Configuration and host key of the machine's sshd."""
+    directory = root / "etc/ssh"
+    directory.mkdir(exist_ok=True)
+    options = [
+        "Port 22",
+        "HostKey /etc/ssh/ssh_host_ed25519_key",
+        "PermitRootLogin prohibit-password",
+        "PasswordAuthentication no",
+        "KbdInteractiveAuthentication no",
+        "UsePAM no",
+        "UseDNS no",
+        "MaxStartups 500:30:1000",
+        "PidFile /run/sshd.pid",
+        "AcceptEnv LANG LC_*",
+        f"SetEnv PATH={PATH}",
+        "Subsystem sftp internal-sftp",
+    ]
+    if _ssh_version() >= (9, 8):
+        options.append("PerSourcePenalties no")
+    (directory / "sshd_config").write_text("\n".join(options) + "\n")
+    install_host_key(root, host_key=host_key)
+
+
+def install_host_key(root: Path, *, host_key: Path) -> None:
+    """Put a key pair where sshd looks for it; takes effect when sshd starts next."""
+    for source, mode in ((host_key, 0o600), (host_key.with_suffix(".pub"), 0o644)):
+        target = root / "etc/ssh" / f"ssh_host_ed25519_key{source.suffix}"
+        shutil.copyfile(source, target)
+        target.chmod(mode)
+
+
+def _ssh_version() -> tuple[int, int]:
+    text = subprocess.run(["ssh", "-V"], capture_output=True, text=True, check=True).stderr
+    major, _, minor = text.removeprefix("OpenSSH_").partition("p")[0].partition(".")
+    return int(major), int(minor)
+
+
+def authorize(root: Path, line: str) -> None:
+    """Let the owner of a public key log in, as root and, where it exists, as the plain login."""
+    for home, owner in ((root / "root", 0), (root / "home" / LOGIN, LOGIN_ID)):
+        if not home.is_dir():
+            continue
+        directory = home / ".ssh"
+        directory.mkdir(mode=0o700, exist_ok=True)
+        keys = directory / "authorized_keys"
+        known = keys.read_text().splitlines() if keys.exists() else []
+        if line.strip() not in known:
+            keys.write_text("\n".join([*known, line.strip()]) + "\n")
+        keys.chmod(0o600)
+        for path in (directory, keys):
+            os.chown(path, owner, owner)
+
+
+def _devices(source: str, cards: Sequence[int], *, made: bool) -> list[str]:
+    """Device files. Cards are plain files, made here or bound from `source`, so that `/proc/PID/fd` names them."""
+    lines = ["tmpfs\tmode=755,size=4m\tdev"]
+    lines += [f"bind\t{source}/{node}\tdev/{node}" for node in NODES]
+    names = [f"nvidia{index}" for index in cards] + (["nvidiactl", "nvidia-uvm"] if cards else [])
+    lines += [f"file\t666\tdev/{name}" if made else f"bind\t{source}/{name}\tdev/{name}" for name in names]
+    group = "" if one_user_only() else ",gid=5"
+    lines += [
+        f"devpts\tnewinstance,ptmxmode=0666,mode=620{group}\tdev/pts",
+        "link\tpts/ptmx\tdev/ptmx",
+        "link\t/proc/self/fd\tdev/fd",
+        "tmpfs\tmode=1777\tdev/shm",
+    ]
+    return lines + [
+        f"link\t/proc/self/fd/{n}\tdev/{name}" for n, name in enumerate(("stdin", "stdout", "stderr"))
+    ]
+
+
+def _common(*, boot_id: str, usr: Sequence[str], lab: Sequence[tuple[str, str]]) -> list[str]:
+    if len(usr) == 1:
+        lines = [f"robind\t{usr[0]}\tusr"]
+    else:
+        layers = ":".join(layer.replace(":", "\\:").replace(",", "\\,") for layer in usr)
+        lines = [f"overlay\tlowerdir={layers}\tusr"]
+    lines += [f"robind\t/etc/{name}\tetc/{name}" for name in SHARED if Path("/etc", name).is_dir()]
+    lines += ["proc\tproc", "robind\t/sys\tsys", f"bind\t{boot_id}\t{BOOT_ID}"]
+    lines += ["tmpfs\tmode=1777\ttmp", "tmpfs\tmode=755\trun", "dir\t1777\trun/lock", "dir\t755\trun/sshd"]
+    lines += [f"robind\t{source}\t{target}" for source, target in lab]
+    return lines + [f"robind\t{prefix}\t{str(prefix)[1:]}" for prefix in python_prefixes()]
+
+
+def host_plan(paths: FleetPaths, *, name: str, cards: int, layers: Sequence[Path], node: bool) -> str:
+    """The plan of a host or node, carried out in the lab's mount namespace. `layers` lie over /usr."""
+    machine = paths.machine(name)
+    lab = [
+        (str(paths.bin), "lab/bin"),
+        (str(paths.libexec), "lab/libexec"),
+        (str(Path(__file__).parent), "lab/src/lab"),
+    ]
+    if node:
+        lab += [("/usr", "lab/base/usr"), (str(paths.driver), "lab/driver")]
+    lines = [f"root\t{machine / 'rootfs'}"]
+    lines += _common(boot_id=str(machine / "boot_id"), usr=[*map(str, layers), "/usr"], lab=lab)
+    lines += _devices("/dev", range(cards), made=True)
+    lines += [f"bind\t{machine / 'fakegpu'}\tvar/lib/fakegpu", f"bind\t{machine / 'ledger'}\tvar/lib/lab"]
+    lines += [f"hostname\t{name}", "loopback", "enter", *sshd_start()]
+    return "\n".join(lines) + "\n"
+
+
+def container_plan(*, vmid: int, name: str, cards: Sequence[int]) -> str:
+    """The plan of a container, carried out in its node's mount namespace."""
+    home = f"/var/lib/lxc/{vmid}"
+    lab = [(f"/lab/{part}", f"lab/{part}") for part in ("bin", "src")]
+    usr = ["/lab/driver", "/lab/base/usr"] if cards else ["/lab/base/usr"]
+    lines = [f"root\t{home}/rootfs", *_common(boot_id=f"{home}/boot_id", usr=usr, lab=lab)]
+    lines += _devices("/dev", cards, made=False)
+    lines += ["bind\t/var/lib/fakegpu\tvar/lib/fakegpu", f"bind\t{home}/ledger\tvar/lib/lab"]
+    lines += [f"hostname\t{name}", "loopback", "enter"]
+    return "\n".join(lines) + "\n"
+
+
+def sshd_start() -> list[str]:
+    """Plan lines that start sshd; with one id only it must not insist on dropping groups."""
+    sshd = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin:/usr/bin:/sbin") or "/usr/sbin/sshd"
+    start = f"run\t{sshd}\t-E\t/var/log/sshd.log"
+    if not one_user_only():
+        return [start]
+    return ["env\tLD_PRELOAD=/lab/libexec/nogroups.so", start, "unenv\tLD_PRELOAD"]
