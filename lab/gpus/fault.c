@@ -1,0 +1,127 @@
+/* Reading DIR/fault. See fault.h. Compiled into nvidia-smi and the NVML mock: cc -O2 -Wall -Wextra -fPIC. */
+#define _GNU_SOURCE
+#include "fault.h"
+#include "state.h"
+
+#include <fnmatch.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+void fg_read_faults(struct fg_faults *faults) {
+    char path[4096], line[260];
+    faults->count = 0;
+    FILE *file = fopen(fg_path(path, sizeof path, "fault"), "re");
+    if (!file) return;
+    while (faults->count < FG_MAX_FAULTS && fgets(line, sizeof line, file)) {
+        int i = faults->count;
+        faults->lines[i].rest[0] = 0;
+        if (sscanf(line, "%23s %231[^\n]", faults->lines[i].verb, faults->lines[i].rest) >= 1) faults->count++;
+    }
+    fclose(file);
+}
+
+const char *fg_fault(const struct fg_faults *faults, const char *verb) {
+    for (int i = 0; i < faults->count; i++)
+        if (!strcmp(faults->lines[i].verb, verb)) return faults->lines[i].rest;
+    return NULL;
+}
+
+static int names_card(const char *text, int card) {
+    return text[0] == '*' || atoi(text) == card;
+}
+
+int fg_fault_on_card(const struct fg_faults *faults, const char *verb, int card) {
+    for (int i = 0; i < faults->count; i++)
+        if (!strcmp(faults->lines[i].verb, verb) && names_card(faults->lines[i].rest, card)) return 1;
+    return 0;
+}
+
+int fg_fault_misses(const struct fg_faults *faults, const char *field) {
+    for (int i = 0; i < faults->count; i++)
+        if (!strcmp(faults->lines[i].verb, "missing") && !strcmp(faults->lines[i].rest, field)) return 1;
+    return 0;
+}
+
+const char *fg_fault_cell(const struct fg_faults *faults, int card, const char *field) {
+    for (int i = 0; i < faults->count; i++) {
+        char which[8], pattern[64];
+        int end = 0;
+        if (strcmp(faults->lines[i].verb, "cell")) continue;
+        if (sscanf(faults->lines[i].rest, "%7s %63s %n", which, pattern, &end) != 2) continue;
+        if (names_card(which, card) && !fnmatch(pattern, field, 0)) return faults->lines[i].rest + end;
+    }
+    return NULL;
+}
+
+static void wait_seconds(double seconds) {
+    struct timespec left = {(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9)};
+    while (nanosleep(&left, &left)) continue;
+}
+
+void fg_fault_wait(const struct fg_faults *faults) {
+    const char *slow = fg_fault(faults, "slow"), *hang = fg_fault(faults, "hang");
+    if (slow) wait_seconds(atof(slow));
+    if (!hang) return;
+    sigset_t all, before; /* a stuck driver call is not interrupted; SIGKILL still works here */
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    wait_seconds(atof(hang));
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+int fg_fault_init_code(const struct fg_faults *faults) {
+    static const struct {
+        const char *verb;
+        int code;
+    } TABLE[] = {{"no-driver", FG_NO_DRIVER}, {"no-library", FG_NO_LIBRARY}, {"mismatch", FG_MISMATCH},
+                 {"no-permission", FG_NO_PERMISSION}, {"blocked", FG_BLOCKED}, {"in-use", FG_IN_USE},
+                 {"unknown-error", FG_UNKNOWN}};
+    for (size_t i = 0; i < sizeof TABLE / sizeof *TABLE; i++)
+        if (fg_fault(faults, TABLE[i].verb)) return TABLE[i].code;
+    return FG_OK;
+}
+
+int fg_fault_card_code(const struct fg_faults *faults, int card) {
+    if (fg_fault_on_card(faults, "lost", card)) return FG_LOST;
+    if (fg_fault_on_card(faults, "reset", card)) return FG_RESET;
+    if (fg_fault_on_card(faults, "broken", card)) return FG_UNKNOWN;
+    return fg_fault_on_card(faults, "denied", card) ? FG_NO_PERMISSION : FG_OK;
+}
+
+static const struct {
+    int code;
+    const char *text, *cell;
+} CODES[] = {
+    {FG_OK, "Success", ""},
+    {FG_UNINITIALIZED, "Uninitialized", ""},
+    {FG_INVALID_ARGUMENT, "Invalid Argument", "[Invalid Argument]"},
+    {FG_NOT_SUPPORTED, "Not Supported", "[N/A]"},
+    {FG_NO_PERMISSION, "Insufficient Permissions", "[Insufficient Permissions]"},
+    {FG_NOT_FOUND, "Not Found", "[Not Found]"},
+    {FG_INSUFFICIENT_SIZE, "Insufficient Size", ""},
+    {FG_NO_DRIVER, "Driver Not Loaded", "[Driver Not Loaded]"},
+    {FG_NO_LIBRARY, "NVML Shared Library Not Found", ""},
+    {FG_LOST, "GPU is lost", "[GPU is lost]"},
+    {FG_RESET, "GPU requires reset", "[GPU requires reset]"},
+    {FG_BLOCKED, "GPU access blocked by the operating system", ""},
+    {FG_MISMATCH, "Driver/library version mismatch", "[Driver/library version mismatch]"},
+    {FG_IN_USE, "In use by another client", ""},
+    {FG_UNKNOWN, "Unknown Error", "[Unknown Error]"},
+};
+
+const char *fg_code_text(int code) {
+    for (size_t i = 0; i < sizeof CODES / sizeof *CODES; i++)
+        if (CODES[i].code == code) return CODES[i].text;
+    return "Unknown Error";
+}
+
+int fg_code_of_cell(const char *text) {
+    if (!text) return FG_OK;
+    if (!strcmp(text, "[Not Supported]") || !strcmp(text, "N/A")) return FG_NOT_SUPPORTED;
+    for (size_t i = 0; i < sizeof CODES / sizeof *CODES; i++)
+        if (!strcmp(CODES[i].cell, text)) return CODES[i].code;
+    return FG_UNKNOWN;
+}

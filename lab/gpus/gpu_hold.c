@@ -1,0 +1,72 @@
+/* gpu-hold --gpu 0,1 --mib 20000 [--mode normal|delay|leak] [--delay S] -- CMD...
+ *
+ * Takes memory of simulated cards, then becomes CMD (same pid), which holds it until it ends.
+ * When it does not fit: PyTorch's out-of-memory text on stderr, exit 1. --gpu counts real cards.
+ * build: cc -O2 -Wall -Wextra -o gpu-hold gpu_hold.c hold.c device.c watcher.c context.c state.c */
+#define _GNU_SOURCE
+#include "hold.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct request {
+    char *cards;
+    const char *mode;
+    unsigned long long mib;
+    double delay;
+};
+
+static int usage(void) {
+    fputs("usage: gpu-hold --gpu N[,N...] --mib N [--mode normal|delay|leak] [--delay SECONDS] -- CMD...\n", stderr);
+    return 2;
+}
+
+static int known_mode(const char *mode) {
+    return !strcmp(mode, "normal") || !strcmp(mode, "delay") || !strcmp(mode, "leak");
+}
+
+static int parse(int argc, char **argv, struct request *request) {
+    static const struct option OPTIONS[] = {{"gpu", 1, 0, 'g'}, {"mib", 1, 0, 'm'}, {"mode", 1, 0, 'o'},
+                                            {"delay", 1, 0, 'd'}, {0, 0, 0, 0}};
+    int option;
+    while ((option = getopt_long(argc, argv, "+", OPTIONS, NULL)) != -1) {
+        if (option == 'g') request->cards = optarg;
+        else if (option == 'm') request->mib = strtoull(optarg, NULL, 10);
+        else if (option == 'o' && known_mode(optarg)) request->mode = optarg;
+        else if (option == 'd') request->delay = atof(optarg);
+        else return 0;
+    }
+    return request->mib > 0 && optind < argc;
+}
+
+static int refuse(int card, unsigned long long mib, int reason) {
+    unsigned long long available, total, reserved;
+    if (reason == FG_HOLD_NO_CARD || fg_room(card, &available, &total, &reserved)) {
+        fprintf(stderr, "RuntimeError: CUDA error: invalid device ordinal (card %d)\n", card);
+    } else if (reason == FG_HOLD_NO_ROOM) {
+        fprintf(stderr,
+                "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate %.2f GiB. GPU %d has a total "
+                "capacity of %.2f GiB of which %.2f GiB is free.\n",
+                (double)mib / 1024, card, (double)(total - reserved) / 1024, (double)available / 1024);
+    } else {
+        fprintf(stderr, "RuntimeError: CUDA unknown error: %s\n", strerror(errno));
+    }
+    return 1;
+}
+
+int main(int argc, char **argv) {
+    struct request request = {.cards = "0", .mode = "normal"};
+    if (!parse(argc, argv, &request)) return usage();
+    char *rest = strdup(request.cards);
+    for (char *word; (word = strsep(&rest, ","));) {
+        int card = atoi(word), fd = fg_take(card, request.mib, request.mode, request.delay, 1);
+        if (fd < 0) return refuse(card, request.mib, fd);
+    }
+    execvp(argv[optind], argv + optind);
+    fprintf(stderr, "gpu-hold: %s: %s\n", argv[optind], strerror(errno));
+    return 127;
+}

@@ -1,0 +1,117 @@
+/* Taking memory: the capacity check, the lock, the device files, the watcher. See hold.h.
+ * build: cc -shared -fPIC -O2 -Wall -Wextra -Wl,-soname,libfakegpu.so -o libfakegpu.so \
+ *           hold.c device.c watcher.c context.c state.c        (for Python engines: lab/gpus/hold.py) */
+#define _GNU_SOURCE
+#include "hold.h"
+#include "state.h"
+#include "watcher.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static int take_turn(void) {
+    char path[4096];
+    int fd = open(fg_path(path, sizeof path, "lock"), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (fd < 0) return -1;
+    fchmod(fd, 0666); /* another user of the machine may be next, whatever our umask is */
+    if (flock(fd, LOCK_EX)) {
+        close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+int fg_room(int card, unsigned long long *available, unsigned long long *total, unsigned long long *reserved) {
+    struct fg_card cards[FG_MAX_CARDS];
+    struct fg_context contexts[FG_MAX_CONTEXTS];
+    if (card < 0 || card >= fg_read_cards(cards)) return FG_HOLD_NO_CARD;
+    int count = fg_read_contexts(contexts);
+    *available = fg_free(&cards[card], contexts, count);
+    *total = cards[card].total;
+    *reserved = cards[card].reserved;
+    return FG_HOLD_OK;
+}
+
+int fg_count(void) {
+    struct fg_card cards[FG_MAX_CARDS];
+    int count = fg_read_cards(cards);
+    return count < 0 ? 0 : count;
+}
+
+int fg_uuid(int card, char *out) {
+    struct fg_card cards[FG_MAX_CARDS];
+    if (card < 0 || card >= fg_read_cards(cards)) return FG_HOLD_NO_CARD;
+    memcpy(out, cards[card].uuid, sizeof cards[card].uuid);
+    return FG_HOLD_OK;
+}
+
+/* A context appears under its name only when it is locked and complete. */
+static int make_context(const struct fg_context *context, char *final, size_t size, int across_exec) {
+    static unsigned serial;
+    char folder[4000], draft[4096];
+    fg_path(folder, sizeof folder, "contexts");
+    mkdir(folder, 0777);
+    chmod(folder, 0777);
+    unsigned long long now = fg_now_ns();
+    snprintf(draft, sizeof draft, "%s/.%d-%llx-%u", folder, (int)getpid(), now, serial);
+    snprintf(final, size, "%s/%d-%llx-%u", folder, (int)getpid(), now, serial++);
+    int fd = open(draft, O_RDWR | O_CREAT | O_EXCL | (across_exec ? 0 : O_CLOEXEC), 0666);
+    if (fd < 0) return -1;
+    fchmod(fd, 0666);
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    if (fcntl(fd, F_SETLK, &lock) || fg_write_record(fd, context) || rename(draft, final)) {
+        unlink(draft);
+        close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+static void open_devices(int card, int across_exec) {
+    char name[32];
+    snprintf(name, sizeof name, "nvidia%d", card);
+    /* Kept open until the process ends: this is what `ls /proc/PID/fd` must show. */
+    fg_open_device("nvidiactl", 1, across_exec);
+    fg_open_device("nvidia-uvm", 1, across_exec);
+    fg_open_device(name, 1, across_exec);
+}
+
+int fg_take(int card, unsigned long long mib, const char *mode, double delay, int across_exec) {
+    char path[4300];
+    unsigned long long available, total, reserved;
+    struct fg_context context = {.card = card, .mib = mib, .delay = delay};
+    context.mode = !strcmp(mode, "delay") ? FG_DELAY : !strcmp(mode, "leak") ? FG_LEAK : FG_NORMAL;
+    int turn = take_turn();
+    if (turn < 0) return fg_count() ? FG_HOLD_FAILED : FG_HOLD_NO_CARD;
+    int result = fg_room(card, &available, &total, &reserved);
+    if (result == FG_HOLD_OK && available < mib) result = FG_HOLD_NO_ROOM;
+    if (result == FG_HOLD_OK) {
+        result = make_context(&context, path, sizeof path, across_exec);
+        if (result < 0) result = FG_HOLD_FAILED;
+    }
+    close(turn);
+    if (result < 0) return result;
+    open_devices(card, across_exec);
+    if (context.mode == FG_DELAY) fg_watch(path);
+    return result;
+}
+
+int fg_resize(int fd, unsigned long long mib) {
+    struct fg_context context;
+    unsigned long long available, total, reserved;
+    int turn = take_turn();
+    if (turn < 0) return FG_HOLD_FAILED;
+    int result = fg_read_record(fd, &context) ? FG_HOLD_FAILED : FG_HOLD_OK;
+    if (result == FG_HOLD_OK) result = fg_room(context.card, &available, &total, &reserved);
+    if (result == FG_HOLD_OK && mib > context.mib + available) result = FG_HOLD_NO_ROOM;
+    if (result == FG_HOLD_OK) {
+        context.mib = mib;
+        result = fg_write_record(fd, &context) ? FG_HOLD_FAILED : FG_HOLD_OK;
+    }
+    close(turn);
+    return result;
+}

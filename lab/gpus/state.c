@@ -1,0 +1,71 @@
+/* Reading the simulated GPUs of a machine: cards, paths, sums. See state.h.
+ * Compiled into every program here: cc -O2 -Wall -Wextra -fPIC (no libraries needed). */
+#define _GNU_SOURCE
+#include "state.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+const char *fg_directory(void) {
+    const char *directory = getenv("FAKEGPU_DIR");
+    return directory && *directory ? directory : "/var/lib/fakegpu";
+}
+
+char *fg_path(char *buffer, size_t size, const char *name) {
+    snprintf(buffer, size, "%s/%s", fg_directory(), name);
+    return buffer;
+}
+
+unsigned long long fg_now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (unsigned long long)now.tv_sec * 1000000000ULL + (unsigned long long)now.tv_nsec;
+}
+
+static int parse_card(const char *line, struct fg_card *card) {
+    return sscanf(line, "%95[^|]|%63[^|]|%31[^|]|%llu|%llu|%llu|%31[^|\n]", card->name, card->uuid,
+                  card->bus_id, &card->total, &card->reserved, &card->baseline, card->driver) == 7;
+}
+
+int fg_read_cards(struct fg_card *cards) {
+    char path[4096], line[512];
+    FILE *file = fopen(fg_path(path, sizeof path, "cards"), "re");
+    if (!file) return -1;
+    int count = 0;
+    while (count < FG_MAX_CARDS && fgets(line, sizeof line, file)) {
+        if (!parse_card(line, &cards[count])) continue;
+        cards[count].index = count;
+        count++;
+    }
+    fclose(file);
+    return count;
+}
+
+unsigned long long fg_used(const struct fg_card *card, const struct fg_context *contexts, int count) {
+    unsigned long long used = card->baseline;
+    for (int i = 0; i < count; i++)
+        if (contexts[i].card == card->index) used += contexts[i].mib;
+    return used;
+}
+
+unsigned long long fg_free(const struct fg_card *card, const struct fg_context *contexts, int count) {
+    unsigned long long taken = card->reserved + fg_used(card, contexts, count);
+    return taken < card->total ? card->total - taken : 0;
+}
+
+int fg_process_name(pid_t pid, char *buffer, size_t size) {
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/cmdline", (int)pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return -1;
+    ssize_t length = read(fd, buffer, size - 1);
+    close(fd);
+    if (length <= 0) return -1; /* a process on its way out has no command line any more */
+    buffer[length] = 0;         /* the first NUL ends argv[0] */
+    for (char *c = buffer + strlen(buffer); c > buffer && c[-1] == ' '; c--) c[-1] = 0;
+    return 0;
+}

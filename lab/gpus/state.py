@@ -1,0 +1,108 @@
+"""The simulated GPUs of one machine, from the outside: which cards it has, what is wrong, who holds memory.
+
+Everything is a file in one directory (`/var/lib/fakegpu` inside a machine; see state.h for the formats).
+Do not call `read_contexts` or `clear_leaks` in a process that itself holds memory by `hold.take`: closing a
+context file that one has locked drops the lock.
+"""
+
+import fcntl
+import os
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab.specs import CardSpec
+
+_FLOCK = struct.Struct("hhqqi4x")
+
+
+@dataclass(frozen=True)
+class Context:
+    """One piece of held memory. `pid` is in the caller's namespace; 0 when dead or not visible from here."""
+
+    card: int
+    mib: int
+    mode: str
+    delay: float
+    died_ns: int
+    live: bool
+    pid: int
+
+
+def write_cards(directory: Path, cards: Sequence[CardSpec]) -> None:
+    """Give the machine these cards (uuid and bus id must be filled in); anybody on it may use them."""
+    (directory / "contexts").mkdir(parents=True, exist_ok=True)
+    for path in (directory, directory / "contexts"):
+        path.chmod(0o777)
+    for name in ("lock", "ledger"):
+        (directory / name).touch()
+        (directory / name).chmod(0o666)
+    _replace(directory / "cards", "".join(_card_line(card) for card in cards))
+
+
+def _card_line(card: CardSpec) -> str:
+    cells = (
+        card.name,
+        card.uuid,
+        card.bus_id,
+        card.memory_mib,
+        card.reserved_mib,
+        card.baseline_mib,
+        card.driver,
+    )
+    if not card.uuid or any("|" in str(cell) for cell in cells):
+        raise ValueError(f"Not a placed card, or a name with '|': {card}")
+    return "|".join(map(str, cells)) + "\n"
+
+
+def set_fault(directory: Path, text: str | None) -> None:
+    """What is wrong with the machine's GPUs from now on (lines as fault.h lists them); None: nothing."""
+    if text is None:
+        (directory / "fault").unlink(missing_ok=True)
+    else:
+        _replace(directory / "fault", text.rstrip("\n") + "\n")
+
+
+def _replace(path: Path, text: str) -> None:
+    """A reader sees the old text or the new one, never half of it."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft.write_text(text)
+    draft.chmod(0o644)
+    draft.replace(path)
+
+
+def read_contexts(directory: Path) -> list[Context]:
+    """What is held now, or left over: the records as they stand, nothing is removed."""
+    found = [_read_context(path) for path in _context_files(directory)]
+    return [context for context in found if context is not None]
+
+
+def clear_leaks(directory: Path) -> int:
+    """Free what dead processes left behind (a reset of the GPUs); returns how many pieces."""
+    cleared = 0
+    for path in _context_files(directory):
+        context = _read_context(path)
+        if context is not None and not context.live:
+            path.unlink(missing_ok=True)
+            cleared += 1
+    return cleared
+
+
+def _context_files(directory: Path) -> list[Path]:
+    return sorted(path for path in (directory / "contexts").iterdir() if not path.name.startswith("."))
+
+
+def _read_context(path: Path) -> Context | None:
+    """None when it went away meanwhile."""
+    try:
+        with path.open("rb") as file:
+            card, mib, mode, delay, died = file.read(96).split()
+            answer = fcntl.fcntl(file, fcntl.F_GETLK, _FLOCK.pack(fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0))
+    except (FileNotFoundError, ValueError):
+        return None
+    kind, _, _, _, pid = _FLOCK.unpack(answer)
+    live = kind != fcntl.F_UNLCK
+    return Context(
+        int(card), int(mib), mode.decode(), float(delay), int(died), live, max(pid, 0) if live else 0
+    )
