@@ -1,0 +1,140 @@
+"""One link per host and process, lent out to whoever has something to ask.
+
+    with links.borrow(host) as transport:
+        transport.run(...)
+
+Threads share a link (eight commands at once). A link that was idle is probed before it is lent; one that
+failed is thrown away, and the next borrower gets a new one.
+Never carried over a fork: the child starts empty.
+"""
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from hosts.transport.base import CommandTimeout, ConnectTimeout, LinkDown, LinkLost, Transport
+from hosts.transport.factory import link_signature, open_transport
+
+if TYPE_CHECKING:
+    from hosts.models import Host
+
+CONNECT_SECONDS = 15.0
+IDLE_SECONDS = 2.0
+PROBE_SECONDS = 5.0
+
+_inherited: list[object] = []
+"""Links of the process we were forked from. Kept, for an SSH channel that is collected still speaks."""
+
+
+@dataclass
+class LinkCounters:
+    """What the pool has done, for benchmarks and tests."""
+
+    opened: int = 0
+    probed: int = 0
+    evicted: int = 0
+    borrowed: int = 0
+
+
+@dataclass
+class _Entry:
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    transport: Transport | None = None
+    signature: tuple[object, ...] = ()
+    last_used: float = 0.0
+
+
+class LinkPool:
+    """Lends links. All methods may be called from any thread."""
+
+    def __init__(
+        self,
+        *,
+        open_link: "Callable[..., Transport]" = open_transport,
+        signature: "Callable[[Host], tuple[object, ...]]" = link_signature,
+        connect_seconds: float = CONNECT_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.counters = LinkCounters()
+        self._open_link = open_link
+        self._signature = signature
+        self._connect_seconds = connect_seconds
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._entries: dict[object, _Entry] = {}
+        self._owner = os.getpid()
+
+    @contextlib.contextmanager
+    def borrow(self, host: "Host") -> "Iterator[Transport]":
+        """A link that answered within the last seconds. Raises ConnectError when there is none to be had."""
+        entry = self._entry(host.pk)
+        transport = self._check_out(entry, host)
+        try:
+            yield transport
+        except (LinkLost, LinkDown):
+            self._discard(entry, transport)
+            raise
+        except CommandTimeout:
+            entry.last_used = float("-inf")  # slow command or dead link: the next borrower finds out
+            raise
+        else:
+            entry.last_used = self._clock()
+
+    def evict(self, host_pk: object) -> None:
+        """Close this host's link, if there is one: its address or its keys have changed."""
+        with self._lock:
+            entry = self._entries.pop(host_pk, None)
+        if entry is not None and entry.transport is not None:
+            self.counters.evicted += 1
+            entry.transport.close()
+
+    def close_all(self) -> None:
+        """Close every link. Borrowers that still use one get LinkLost or LinkDown."""
+        with self._lock:
+            entries, self._entries = list(self._entries.values()), {}
+        for entry in entries:
+            if entry.transport is not None:
+                entry.transport.close()
+
+    def _entry(self, key: object) -> _Entry:
+        with self._lock:
+            if os.getpid() != self._owner:
+                _inherited.append(self._entries)
+                self._entries, self._owner = {}, os.getpid()
+            return self._entries.setdefault(key, _Entry())
+
+    def _check_out(self, entry: _Entry, host: "Host") -> Transport:
+        if not entry.lock.acquire(timeout=self._connect_seconds + PROBE_SECONDS):
+            raise ConnectTimeout(f"Another connection attempt to {host} has not ended yet.")
+        try:
+            self.counters.borrowed += 1
+            signature = self._signature(host)
+            if entry.transport is not None and not self._usable(entry, signature):
+                self._discard(entry, entry.transport)
+            if entry.transport is None:
+                entry.transport = self._open_link(host, timeout=self._connect_seconds)
+                entry.signature = signature
+                self.counters.opened += 1
+            entry.last_used = self._clock()
+            return entry.transport
+        finally:
+            entry.lock.release()
+
+    def _usable(self, entry: _Entry, signature: tuple[object, ...]) -> bool:
+        if entry.signature != signature:
+            return False
+        if self._clock() - entry.last_used <= IDLE_SECONDS:
+            return True
+        self.counters.probed += 1
+        assert entry.transport is not None
+        return entry.transport.is_alive(timeout=PROBE_SECONDS)
+
+    def _discard(self, entry: _Entry, transport: Transport) -> None:
+        if entry.transport is transport:
+            entry.transport = None
+            self.counters.evicted += 1
+        transport.close()
