@@ -8,7 +8,6 @@ import subprocess
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 
 from lab import network, processes, syscalls, tree
 from lab.paths import FleetPaths
@@ -125,7 +124,7 @@ class Host:
     def configure_network(self) -> None:
         network.ip(network.host_lines(self.address), inside=self.pid1)
 
-    def wait_for_sshd(self, *, timeout: float = 20) -> None:
+    def wait_for_sshd(self, *, timeout: float) -> None:
         pid = self.pid1
         wait_until(lambda: processes.listens(pid, 22), timeout=timeout, what=f"sshd of {self.name}")
 
@@ -133,7 +132,7 @@ class Host:
         """Start a machine that was stopped; its disk is as it was."""
         self.finish_start(self.power_on())
         self.plug_in()
-        self.wait_for_sshd()
+        self.wait_for_sshd(timeout=20)
 
     def stop(self) -> None:
         """Cut the power: every process of the machine ends at once. No harm when it is off."""
@@ -171,7 +170,7 @@ class Host:
         env: Mapping[str, str] | None = None,
     ) -> "subprocess.CompletedProcess[bytes]":
         """Run a command in the machine as root, from outside, without ssh. `timeout` in seconds."""
-        return _enter(self.pid1, argv, timeout=timeout, stdin=stdin, env=env)
+        return enter(self.pid1, argv, timeout=timeout, stdin=stdin, env=env)
 
     def processes(self) -> list[Process]:
         """What runs in the machine, its init included."""
@@ -180,10 +179,11 @@ class Host:
         )
 
 
-def _enter(
+def enter(
     pid: int, argv: Sequence[str], *, timeout: float, stdin: bytes | None, env: Mapping[str, str] | None
 ) -> "subprocess.CompletedProcess[bytes]":
-    enter = [
+    """Run a command in the namespaces of process `pid`, as root, without a shell. `timeout` in seconds."""
+    nsenter = [
         shutil.which("nsenter") or "nsenter",
         "-t",
         str(pid),
@@ -197,7 +197,7 @@ def _enter(
         "--",
     ]
     return subprocess.run(
-        [*enter, *argv],
+        [*nsenter, *argv],
         input=stdin if stdin is not None else b"",
         capture_output=True,
         timeout=timeout,

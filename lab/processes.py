@@ -1,8 +1,12 @@
 """Processes as the lab sees them, from /proc of the lab."""
 
+import fcntl
+import os
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+NS_GET_PARENT = 0xB702
 
 
 @dataclass(frozen=True)
@@ -25,13 +29,45 @@ def space(pid: int) -> str:
 
 
 def in_spaces(spaces: Collection[str], *, depth: int) -> Iterator[Process]:
-    """Every process of these pid namespaces; `depth`: which number of NSpid is the machine's (0: the lab's)."""
+    """Every process of these pid namespaces, numbered as at this `depth` of NSpid (0 is the lab's)."""
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit() or space(int(entry.name)) not in spaces:
             continue
         process = _read(entry, depth)
         if process:
             yield process
+
+
+def spaces_below(parent: str) -> set[str]:
+    """The pid namespaces made directly inside pid namespace `parent`."""
+    return {found for found, above in _known_spaces().items() if above == parent}
+
+
+def _known_spaces() -> dict[str, str]:
+    """Every pid namespace that has a process, with the one above it."""
+    known: dict[str, str] = {}
+    for entry in Path("/proc").iterdir():
+        name = space(int(entry.name)) if entry.name.isdigit() else ""
+        if name and name not in known:
+            known[name] = _space_above(int(entry.name))
+    return known
+
+
+def _space_above(pid: int) -> str:
+    try:
+        handle = os.open(f"/proc/{pid}/ns/pid", os.O_RDONLY)
+    except OSError:
+        return ""
+    try:
+        above = fcntl.ioctl(handle, NS_GET_PARENT)
+    except PermissionError:  # the one above is outside the lab
+        return ""
+    finally:
+        os.close(handle)
+    try:
+        return str(Path(f"/proc/self/fd/{above}").readlink())
+    finally:
+        os.close(above)
 
 
 def _read(entry: Path, depth: int) -> Process | None:

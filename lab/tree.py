@@ -45,7 +45,8 @@ def write_etc(root: Path, *, name: str, hosts: str) -> None:
     users = f"root:x:0:0:root:/root:/bin/bash\nsshd:x:{daemon}::/run/sshd:/usr/sbin/nologin\n"
     groups = "root:x:0:\n"
     if not single:
-        users += f"nobody:x:65534:65534::/:/usr/sbin/nologin\n{LOGIN}:x:{LOGIN_ID}:{LOGIN_ID}::/home/{LOGIN}:/bin/bash\n"
+        users += "nobody:x:65534:65534::/:/usr/sbin/nologin\n"
+        users += f"{LOGIN}:x:{LOGIN_ID}:{LOGIN_ID}::/home/{LOGIN}:/bin/bash\n"
         groups += f"tty:x:5:\nvideo:x:44:\nnogroup:x:65534:\n{LOGIN}:x:{LOGIN_ID}:\n"
         home = root / "home" / LOGIN
         home.mkdir(mode=0o755, exist_ok=True)
@@ -123,7 +124,7 @@ def authorize(root: Path, line: str) -> None:
 
 
 def _devices(source: str, cards: Sequence[int], *, made: bool) -> list[str]:
-    """Device files. Cards are plain files, made here or bound from `source`, so that `/proc/PID/fd` names them."""
+    """Device files. Cards are plain files, made here or bound from `source`: `/proc/PID/fd` names them."""
     lines = ["tmpfs\tmode=755,size=4m\tdev"]
     lines += [f"bind\t{source}/{node}\tdev/{node}" for node in NODES]
     names = [f"nvidia{index}" for index in cards] + (["nvidiactl", "nvidia-uvm"] if cards else [])
@@ -178,8 +179,9 @@ def container_plan(*, vmid: int, name: str, cards: Sequence[int]) -> str:
     usr = ["/lab/driver", "/lab/base/usr"] if cards else ["/lab/base/usr"]
     lines = [f"root\t{home}/rootfs", *_common(boot_id=f"{home}/boot_id", usr=usr, lab=lab)]
     lines += _devices("/dev", cards, made=False)
-    lines += ["bind\t/var/lib/fakegpu\tvar/lib/fakegpu", f"bind\t{home}/ledger\tvar/lib/lab"]
-    lines += [f"hostname\t{name}", "loopback", "enter"]
+    if cards:
+        lines.append("bind\t/var/lib/fakegpu\tvar/lib/fakegpu")
+    lines += [f"bind\t{home}/ledger\tvar/lib/lab", f"hostname\t{name}", "loopback", "enter"]
     return "\n".join(lines) + "\n"
 
 
