@@ -1,10 +1,10 @@
 """The states of jobs, launches, steps and deployments, and the groups they fall into. PURE.
 
-    queued -> running -> succeeded | failed | errored | cancelled
-                 |  ^
-                 v  |  (a person answers)
-              waiting -> rejected | expired | cancelled
-    running -> unknown -> running        (contact lost after something was done)
+queued -> running -> succeeded | failed | errored | cancelled
+             |  ^
+             v  |  (a person answers)
+          waiting -> rejected | expired | cancelled
+running -> unknown -> running        (contact lost after something was done)
 """
 
 from __future__ import annotations

@@ -71,7 +71,9 @@ def create_profile(
     if engine not in ENGINES:
         raise Refused(f"There is no engine named {engine!r}.", hint=f"Choose one of: {', '.join(ENGINES)}.")
     if Profile.objects.filter(name=name).exists():
-        raise Refused(f"There is already a profile named {name}.", hint="Choose another name, or add a revision to it.")
+        raise Refused(
+            f"There is already a profile named {name}.", hint="Choose another name, or add a revision to it."
+        )
     with transaction.atomic():
         profile = Profile.objects.create(name=name, engine=engine, description=description, created_by=actor)
         audit.record("add profile", actor=actor, target=profile, detail={"engine": engine}, address=address)
@@ -119,7 +121,9 @@ def add_revision(
             hint="Give a text that its log shows when it is ready to answer.",
         )
     with transaction.atomic():
-        Profile.objects.filter(pk=profile.pk).update(engine=profile.engine)  # holds the row: numbers have no gap
+        Profile.objects.filter(pk=profile.pk).update(
+            engine=profile.engine
+        )  # holds the row: numbers have no gap
         newest = profile.revisions.order_by("-number").first()
         revision = Revision.objects.create(
             profile=profile,
@@ -133,7 +137,11 @@ def add_revision(
             created_by=actor,
         )
         audit.record(
-            "add revision", actor=actor, target=revision, detail={"command": revision.command_line}, address=address
+            "add revision",
+            actor=actor,
+            target=revision,
+            detail={"command": revision.command_line},
+            address=address,
         )
     return revision
 
@@ -159,7 +167,12 @@ def create_deployment(
             "add deployment",
             actor=actor,
             target=deployment,
-            detail={"host": host.name, "cards": gpu_uuids, "revision": str(deployment.revision), **_policy(deployment)},
+            detail={
+                "host": host.name,
+                "cards": gpu_uuids,
+                "revision": str(deployment.revision),
+                **_policy(deployment),
+            },
             address=address,
         )
     hints.hint("overview")
@@ -187,7 +200,12 @@ def update_deployment(
             "change deployment",
             actor=actor,
             target=deployment,
-            detail={"host": host.name, "cards": gpu_uuids, "revision": str(deployment.revision), **_policy(deployment)},
+            detail={
+                "host": host.name,
+                "cards": gpu_uuids,
+                "revision": str(deployment.revision),
+                **_policy(deployment),
+            },
             address=address,
         )
     hints.hint("overview")
@@ -196,7 +214,9 @@ def update_deployment(
 
 def _check_cards(host: Host, gpu_uuids: list[str]) -> None:
     if host.look_only:
-        raise Refused(f"{host} is look-only: nothing is started or stopped there.", hint="Change that on its page.")
+        raise Refused(
+            f"{host} is look-only: nothing is started or stopped there.", hint="Change that on its page."
+        )
     known = set(Gpu.objects.filter(host=host).values_list("uuid", flat=True))
     unknown = [uuid for uuid in gpu_uuids if uuid not in known]
     if unknown:
@@ -330,17 +350,23 @@ def answer_gate(gate: Gate, *, choice: str, comment: str, plan_hash: str, actor:
     if choice == "approve":
         _check_may_approve(job, actor)
     if gate.plan_hash and gate.plan_hash != plan_hash:
-        raise Refused("The plan has changed since this page was loaded.", hint="Read the new plan, then decide.")
+        raise Refused(
+            "The plan has changed since this page was loaded.", hint="Read the new plan, then decide."
+        )
     if option.get("needs_reason") and not comment.strip():
         raise Refused("This choice needs a reason.", hint="Write down why, in a sentence.")
     ends = {"discard": JobState.REJECTED}.get(choice)
     with transaction.atomic():
         now = timezone.now()
-        answered = Gate.objects.filter(pk=gate.pk, answered_at=None).exclude(expires_at__lt=now).update(
-            answered_at=now, answered_by_name=actor.get_username(), answer=choice, comment=comment
+        answered = (
+            Gate.objects.filter(pk=gate.pk, answered_at=None)
+            .exclude(expires_at__lt=now)
+            .update(answered_at=now, answered_by_name=actor.get_username(), answer=choice, comment=comment)
         )
         if not answered:
-            raise Refused("This question is not open any more.", hint="Look at the job: somebody may have answered.")
+            raise Refused(
+                "This question is not open any more.", hint="Look at the job: somebody may have answered."
+            )
         moved = Job.objects.filter(pk=job.pk, state=JobState.WAITING).update(
             state=ends or JobState.QUEUED,
             summary=f"{option['label']}: {actor.get_username()}" if ends else "",
@@ -369,7 +395,9 @@ def _check_may_approve(job: Job, actor: User) -> None:
     if job.requested_by_id != actor.pk:
         return
     if job.deployment is None or not job.deployment.requester_may_approve:
-        raise PermissionDenied("Somebody else must approve: this deployment's policy does not let the requester do it.")
+        raise PermissionDenied(
+            "Somebody else must approve: this deployment's policy does not let the requester do it."
+        )
 
 
 def cancel_job(job: Job, *, actor: User, address: str) -> None:

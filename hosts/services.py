@@ -116,7 +116,11 @@ def forget_key(key: HostKey, *, actor: User, address: str) -> None:
     require(actor, Action.TRUST_HOST_KEY)
     with transaction.atomic():
         audit.record(
-            "forget host key", actor=actor, target=key.host, detail={"fingerprint": key.fingerprint}, address=address
+            "forget host key",
+            actor=actor,
+            target=key.host,
+            detail={"fingerprint": key.fingerprint},
+            address=address,
         )
         key.delete()
 
@@ -133,4 +137,10 @@ def confirm_baseline(gpu: Gpu, *, mib: int, actor: User, address: str) -> None:
         raise Refused(f"{mib} MiB cannot be the baseline of a card with {gpu.total_mib} MiB.")
     with transaction.atomic():
         Gpu.objects.filter(pk=gpu.pk).update(baseline_mib=mib, baseline_by=actor.get_username())
-        audit.record("confirm baseline", actor=actor, target=gpu, detail={"mib": mib, "uuid": gpu.uuid}, address=address)
+        audit.record(
+            "confirm baseline",
+            actor=actor,
+            target=gpu,
+            detail={"mib": mib, "uuid": gpu.uuid},
+            address=address,
+        )

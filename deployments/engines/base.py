@@ -69,7 +69,9 @@ COMMON_SIGNATURES = (
         "The model was not found at the path given.",
         "Correct the model path, or mount or finish downloading the model on this host.",
     ),
-    signature(r"No space left on device|os error 28", "The disk is full.", "Free space on the host and start again."),
+    signature(
+        r"No space left on device|os error 28", "The disk is full.", "Free space on the host and start again."
+    ),
     signature(
         r"command not found|Permission denied|No such file or directory",
         "The command could not be started.",
@@ -124,7 +126,9 @@ class Engine:
         """How many requests run, from the engine's metrics page; None when it does not say."""
         found = [
             float(match.group(1))
-            for match in re.finditer(rf"^{re.escape(self.running_metric)}(?:\{{[^}}]*\}})? +([0-9.eE+]+)$", metrics, re.M)
+            for match in re.finditer(
+                rf"^{re.escape(self.running_metric)}(?:\{{[^}}]*\}})? +([0-9.eE+]+)$", metrics, re.M
+            )
         ]
         return int(sum(found)) if found and self.running_metric else None
 
@@ -149,7 +153,10 @@ class Engine:
 def completion_request(path: str = "/v1/completions") -> HttpRequest:
     """A short real completion in the OpenAI form."""
     return HttpRequest(
-        "POST", path, {"model": "default", "prompt": "The capital city of France is", "max_tokens": 8}, timeout=120.0
+        "POST",
+        path,
+        {"model": "default", "prompt": "The capital city of France is", "max_tokens": 8},
+        timeout=120.0,
     )
 
 

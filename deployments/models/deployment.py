@@ -30,14 +30,19 @@ class Deployment(models.Model):
         "deployments.Revision", models.SET_NULL, null=True, blank=True, related_name="+"
     )
     port = models.PositiveIntegerField()
-    owner = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, related_name="+")
+    owner = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, related_name="+"
+    )
     production = models.BooleanField(default=False)
 
     requester_may_approve = models.BooleanField(default=False)
     kill_own_by_itself = models.BooleanField(
-        default=True, help_text="After the time-out, SIGKILL this deployment's own recorded processes without asking."
+        default=True,
+        help_text="After the time-out, SIGKILL this deployment's own recorded processes without asking.",
     )
-    co_tenants = models.JSONField(default=list, blank=True, help_text="Command names allowed to hold the same cards.")
+    co_tenants = models.JSONField(
+        default=list, blank=True, help_text="Command names allowed to hold the same cards."
+    )
     drain_seconds = models.PositiveIntegerField(default=60)
     term_seconds = models.PositiveIntegerField(default=20)
     kill_seconds = models.PositiveIntegerField(default=10)
@@ -50,10 +55,14 @@ class Deployment(models.Model):
     state = models.CharField(max_length=16, choices=choices(ServiceState), default=ServiceState.UNKNOWN.value)
     state_since = models.DateTimeField(null=True, blank=True)
     state_detail = models.TextField(blank=True)
-    fence = models.PositiveBigIntegerField(default=0, help_text="Rises with each claim of a job; the host refuses a lower one.")
+    fence = models.PositiveBigIntegerField(
+        default=0, help_text="Rises with each claim of a job; the host refuses a lower one."
+    )
 
     created_at = models.DateTimeField(auto_now_add=True)
-    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, related_name="+")
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, related_name="+"
+    )
 
     class Meta:
         ordering = ["name"]

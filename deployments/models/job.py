@@ -69,7 +69,9 @@ class Job(models.Model):
     contact_lost_at = models.DateTimeField(null=True)
     cancel_requested_by = models.CharField(max_length=150, blank=True)
     touched = models.BooleanField(default=False, help_text="An effect on the host was intended.")
-    version = models.PositiveIntegerField(default=0, help_text="Rises when the job's page should be drawn anew.")
+    version = models.PositiveIntegerField(
+        default=0, help_text="Rises when the job's page should be drawn anew."
+    )
 
     created_at = models.DateTimeField(auto_now_add=True)
     started_at = models.DateTimeField(null=True)
@@ -221,7 +223,9 @@ class Gate(models.Model):
     title = models.CharField(max_length=200)
     text = models.TextField(blank=True)
     evidence = models.JSONField(default=list, help_text="Sentences and tables that the answer rests on.")
-    choices = models.JSONField(help_text="[{key, label, action, danger, needs_reason, detail}]; the first is recommended.")
+    choices = models.JSONField(
+        help_text="[{key, label, action, danger, needs_reason, detail}]; the first is recommended."
+    )
     plan_hash = models.CharField(max_length=64, blank=True)
     opened_at = models.DateTimeField(auto_now_add=True)
     expires_at = models.DateTimeField(null=True)
@@ -234,7 +238,9 @@ class Gate(models.Model):
     class Meta:
         ordering = ["id"]
         constraints = [
-            models.UniqueConstraint(fields=["job"], condition=Q(answered_at=None), name="one_open_gate_per_job")
+            models.UniqueConstraint(
+                fields=["job"], condition=Q(answered_at=None), name="one_open_gate_per_job"
+            )
         ]
 
     def __str__(self) -> str:

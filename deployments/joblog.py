@@ -1,0 +1,122 @@
+"""The one door through which text gets into a job's log: masked, numbered, stored, then hinted."""
+
+from __future__ import annotations
+
+import codecs
+
+from django.db import transaction
+from django.db.models import Max
+
+from controlpanel.live import hints
+from controlpanel.masking import StreamMasker
+from deployments.models import Job, Launch, LogChunk
+from deployments.models.job import Claim
+
+LONGEST_LINE = 64 * 1024
+
+
+class LeaseLost(Exception):
+    """The job is not ours any more: another worker has it, or it has ended. Stop at once, write nothing."""
+
+
+class JobLog:
+    """Writes one job's log for as long as ``claim`` holds. Not shared between threads."""
+
+    def __init__(self, claim: Claim) -> None:
+        self._claim = claim
+        self.job_id = claim.job_id
+        self._next = (
+            LogChunk.objects.filter(job_id=claim.job_id).aggregate(last=Max("seq"))["last"] or 0
+        ) + 1
+
+    def say(self, text: str, *, step: str) -> None:
+        """One line of the panel's own, for the reader of the job."""
+        self.store(LogChunk(source=LogChunk.Source.PANEL, step=step, text=text.rstrip("\n") + "\n"))
+
+    def store(self, chunk: LogChunk) -> None:
+        """Number a chunk and store it. Raises LeaseLost."""
+        chunk.job_id = self.job_id
+        chunk.seq = self._next
+        with transaction.atomic():
+            if not Job.held(self._claim).update(owner=self._claim.owner):
+                raise LeaseLost
+            chunk.save(force_insert=True)
+        self._next += 1
+        hints.hint(f"joblog:{self.job_id}")
+
+    def server(self, launch: Launch, *, step: str) -> ServerLog:
+        """Where the bytes of this launch's own log go; it goes on where an earlier worker stopped."""
+        return ServerLog(self, launch, step)
+
+
+class ServerLog:
+    """One server's log as it arrives: no gap, no repeat, secrets masked.
+
+    Whole lines are stored; the bytes behind the last line end wait and are not counted, so that a worker that
+    takes over asks for them again.
+    """
+
+    def __init__(self, log: JobLog, launch: Launch, step: str) -> None:
+        self._log = log
+        self._launch = launch
+        self._step = step
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._masker = StreamMasker()
+        self._pending = b""
+        stored = LogChunk.objects.filter(job_id=log.job_id, launch=launch).order_by("-offset", "-seq").first()
+        self.offset = stored.offset + stored.length if stored else 0
+        """The first byte of the host's file that is not stored."""
+
+    @property
+    def wanted(self) -> int:
+        """The first byte of the host's file that has not arrived."""
+        return self.offset + len(self._pending)
+
+    def feed(self, offset: int, data: bytes) -> str:
+        """Take bytes that begin at ``offset`` and return the text that was stored of them.
+
+        A repeat is cut off; a gap is declared as dropped.
+        """
+        if offset < self.wanted:
+            data = data[self.wanted - offset :]
+        elif offset > self.wanted:
+            self.flush()
+            gap = offset - self.offset
+            self._keep(f"[{gap} bytes of the log were lost on the host]\n", length=gap, dropped=gap)
+        self._pending += data
+        cut = max(self._pending.rfind(b"\n"), self._pending.rfind(b"\r")) + 1
+        return self._store(len(self._pending) if len(self._pending) > LONGEST_LINE and not cut else cut)
+
+    def flush(self) -> str:
+        """Store what still waits for its line end (the server has ended)."""
+        return self._store(len(self._pending)) + self._keep(self._masker.flush(), length=0)
+
+    def _store(self, length: int) -> str:
+        piece, self._pending = self._pending[:length], self._pending[length:]
+        return self._keep(self._masker.feed(self._decoder.decode(piece)), length=length) if piece else ""
+
+    def _keep(self, text: str, *, length: int, dropped: int = 0) -> str:
+        if not text and not length:
+            return ""
+        # PostgreSQL cannot hold a NUL in text.
+        text = text.replace("\0", "\ufffd")
+        self._log.store(
+            LogChunk(
+                source=LogChunk.Source.SERVER,
+                step=self._step,
+                launch=self._launch,
+                offset=self.offset,
+                length=length,
+                dropped=dropped,
+                text=text,
+            )
+        )
+        self.offset += length
+        return text
+
+
+def text_of(launch: Launch) -> str:
+    """All that is stored of a launch's own log."""
+    return "".join(
+        LogChunk.objects.filter(launch=launch).order_by("offset", "seq").values_list("text", flat=True)
+    )

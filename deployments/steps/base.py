@@ -1,0 +1,273 @@
+"""What a step gets to work with, and the ways in which a step ends other than well.
+
+StepFailed      the host said no, or a limit passed: a sentence, what to do, perhaps a diagnosis
+GateOpened      a person is needed; the job waits and the worker goes home
+JobCancelled    a person cancelled; the step stops at a safe point
+HandBack        this worker was told to stop: another goes on
+LeaseLost       the job is not ours any more (joblog.py)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from django.db import transaction
+from django.db.models import F
+from django.utils import timezone
+
+from controlpanel.live import hints
+from controlpanel.masking import mask_text
+from deployments.engines.base import Engine
+from deployments.engines.registry import ENGINES
+from deployments.joblog import JobLog, LeaseLost
+from deployments.lifecycle import CheckStatus, StepState
+from deployments.models import (
+    Check,
+    Deployment,
+    Effect,
+    Gate,
+    Job,
+    JobReading,
+    JobStep,
+    Launch,
+    Placement,
+    Revision,
+)
+from deployments.models.job import Claim
+from hosts.models import Host
+from hosts.transport.base import Transport
+
+RENEW_SECONDS = 1.0
+
+
+class StepFailed(Exception):
+    """The step did not reach its goal. ``message`` says why, ``hint`` what a person can do."""
+
+    def __init__(self, message: str, *, hint: str = "", diagnosis: Mapping[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.diagnosis = diagnosis
+
+
+class GateOpened(Exception):
+    """A question for a person is open; its row is written."""
+
+
+class JobCancelled(Exception):
+    """A person cancelled the job."""
+
+
+class HandBack(Exception):
+    """This worker was told to stop."""
+
+
+class EffectRecord:
+    """One act on a host: the intent is stored when this is made, the result when ``done`` is called."""
+
+    def __init__(self, effect: Effect) -> None:
+        self._effect = effect
+
+    def done(self, outcome: str, **result: Any) -> None:
+        """Store what came of it."""
+        Effect.objects.filter(pk=self._effect.pk).update(
+            finished_at=timezone.now(), outcome=outcome[:200], result=result or None
+        )
+
+
+class StepContext:
+    """One step of one claimed job. Every write fails with LeaseLost once the claim is gone."""
+
+    def __init__(
+        self,
+        *,
+        claim: Claim,
+        step: JobStep,
+        log: JobLog,
+        links: Callable[[Host], contextlib.AbstractContextManager[Transport]],
+        told_to_stop: Callable[[], bool],
+    ) -> None:
+        self.claim = claim
+        self.step = step
+        self.log = log
+        self.job: Job = Job.objects.select_related("deployment", "revision", "previous_revision").get(
+            pk=claim.job_id
+        )
+        assert self.job.deployment is not None
+        self.deployment: Deployment = self.job.deployment
+        self.placement: Placement = self.deployment.placement
+        self.host: Host = self.placement.host
+        self._links = links
+        self._told_to_stop = told_to_stop
+        self._renewed = time.monotonic()
+
+    # --- What it is about
+
+    @property
+    def revision(self) -> Revision:
+        """What this round launches: the job's revision, or what was serving before on the way back."""
+        revision = self.job.previous_revision if self.step.way_back else self.job.revision
+        assert revision is not None
+        return revision
+
+    @property
+    def engine(self) -> Engine:
+        """The engine of the deployment's profile."""
+        return ENGINES[self.deployment.profile.engine]
+
+    def link(self) -> contextlib.AbstractContextManager[Transport]:
+        """The link to the host, for a ``with``."""
+        return self._links(self.host)
+
+    def machine_link(self) -> contextlib.AbstractContextManager[Transport]:
+        """The link to the machine that has the cards: the node of a container, else the host itself."""
+        return self._links(self.host.machine)
+
+    # --- Staying alive
+
+    def tick(self) -> None:
+        """Call at least once a second: renews the lease and looks for cancel and for the worker's own stop."""
+        if time.monotonic() - self._renewed < RENEW_SECONDS:
+            return
+        self.checkpoint()
+
+    def checkpoint(self) -> None:
+        """As ``tick``, at once: before each act."""
+        if not Job.renew(self.claim):
+            raise LeaseLost
+        self._renewed = time.monotonic()
+        if self._told_to_stop():
+            raise HandBack
+        if Job.objects.filter(pk=self.job.pk).exclude(cancel_requested_by="").exists():
+            raise JobCancelled
+
+    # --- Saying and remembering
+
+    def say(self, text: str) -> None:
+        """A line in the job's log."""
+        self.log.say(mask_text(text), step=self.step.name)
+
+    def check(
+        self,
+        key: str,
+        label: str,
+        status: CheckStatus,
+        *,
+        value: str = "",
+        limit: str = "",
+        detail: str = "",
+        source: str = "",
+    ) -> None:
+        """Show a measured fact with its limit; the same ``key`` again replaces it."""
+        with self.writing():
+            Check.objects.update_or_create(
+                step=self.step,
+                key=key,
+                defaults={
+                    "label": label,
+                    "status": status,
+                    "value": value[:200],
+                    "limit": limit[:200],
+                    "detail": detail,
+                    "source": source,
+                    "measured_at": timezone.now(),
+                },
+            )
+
+    def remember(self, **facts: Any) -> None:
+        """Keep facts with the step, for when it is run again by another worker."""
+        self.step.data = {**self.step.data, **facts}
+        with self.writing():
+            JobStep.objects.filter(pk=self.step.pk).update(data=self.step.data)
+
+    def readings(self, used_mib: Mapping[str, int | None]) -> None:
+        """A point of the memory curve: MiB by card uuid, None where it could not be measured."""
+        now = timezone.now()
+        JobReading.objects.bulk_create(
+            JobReading(job=self.job, gpu_uuid=uuid, at=now, used_mib=used) for uuid, used in used_mib.items()
+        )
+        hints.hint(f"readings:{self.job.pk}")
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[None]:
+        """A transaction that holds only while the job is ours, and that makes its page draw itself anew."""
+        with transaction.atomic():
+            if not Job.held(self.claim).update(version=F("version") + 1):
+                raise LeaseLost
+            yield
+        hints.hint(f"job:{self.job.pk}")
+
+    # --- Acting
+
+    def effect(self, kind: str, *, command: str, target: Mapping[str, Any]) -> EffectRecord:
+        """Store the intent of an act. From here on the host counts as touched."""
+        self.checkpoint()
+        with self.writing():
+            Job.held(self.claim).update(touched=True)
+            effect = Effect.objects.create(
+                job=self.job,
+                step=self.step,
+                fence=self.claim.fence,
+                kind=kind,
+                command=mask_text(command),
+                target=dict(target),
+            )
+        self.job.touched = True
+        return EffectRecord(effect)
+
+    def live_launch(self) -> Launch | None:
+        """The deployment's launch that serves or may serve."""
+        return self.deployment.live_launch
+
+    # --- Asking
+
+    def ask(
+        self,
+        kind: str,
+        *,
+        title: str,
+        text: str,
+        choices: Sequence[Mapping[str, Any]],
+        evidence: Sequence[Mapping[str, Any]] = (),
+        plan_hash: str = "",
+        expires_in: timedelta | None = None,
+    ) -> GateOpened:
+        """Open a gate; ``raise`` what this returns."""
+        with self.writing():
+            Gate.objects.create(
+                job=self.job,
+                step=self.step,
+                kind=kind,
+                title=title,
+                text=text,
+                evidence=list(evidence),
+                choices=[
+                    {"detail": "", "danger": False, "needs_reason": False, **choice} for choice in choices
+                ],
+                plan_hash=plan_hash,
+                expires_at=timezone.now() + expires_in if expires_in else None,
+            )
+        return GateOpened(title)
+
+    def answer(self, kind: str) -> Gate | None:
+        """The answer to this step's newest gate of this kind, used up by this call; None when there is none."""
+        gate = self.step.gates.filter(kind=kind).exclude(answered_at=None).order_by("-id").first()
+        if gate is None or not Gate.objects.filter(pk=gate.pk, used_at=None).update(used_at=timezone.now()):
+            return None
+        return gate
+
+    def answered(self, kind: str) -> Gate | None:
+        """The newest answer to a gate of this kind, used up or not."""
+        return self.step.gates.filter(kind=kind).exclude(answered_at=None).order_by("-id").first()
+
+    def finish(self, summary: str) -> None:
+        """The step has reached its goal."""
+        self.say(summary)
+        with self.writing():
+            JobStep.objects.filter(pk=self.step.pk).update(
+                state=StepState.DONE, summary=summary, ended_at=timezone.now()
+            )
