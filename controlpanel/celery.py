@@ -1,0 +1,42 @@
+"""The Celery app. A message is only a doorbell: lost, doubled or late, it does no harm.
+
+Tasks are made with `@app.task` of this module's `app` and live in `<app>/tasks.py`; they name their queue,
+`jobs` or `probes`.
+"""
+
+import logging
+import os
+import threading
+from typing import Any
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlpanel.settings")
+
+from celery import Celery
+from celery.signals import worker_shutting_down
+from kombu import Queue
+
+logger = logging.getLogger(__name__)
+
+EXIT_WITHIN_SECONDS = 7.0  # from being told to stop; the supervisor gives ten to everything
+
+app = Celery("controlpanel")
+app.config_from_object("django.conf:settings", namespace="CELERY")
+app.conf.task_queues = [Queue("jobs"), Queue("probes")]
+app.autodiscover_tasks()
+
+stopping = threading.Event()
+"""Set when this worker was told to stop: a runner that sees it hands its job back at once."""
+
+
+@worker_shutting_down.connect
+def _on_shutting_down(**_: Any) -> None:
+    """Tell the runners, and do not wait for ever for a task that is stuck: its lease lapses and another goes on."""
+    stopping.set()
+    watchdog = threading.Timer(EXIT_WITHIN_SECONDS, _give_up)
+    watchdog.daemon = True
+    watchdog.start()
+
+
+def _give_up() -> None:
+    logger.warning("Tasks still run %.0f s after the stop; leaving them to the sweeper.", EXIT_WITHIN_SECONDS)
+    os._exit(0)

@@ -1,0 +1,150 @@
+"""Reading the environment: typed, from files where a secret should not stand in it, and loud when wrong.
+
+Every function takes the name of a variable, says in one sentence what is wrong with its value, and raises
+`ImproperlyConfigured`, so that a panel with a bad setting never starts.
+"""
+
+import hashlib
+import os
+import secrets
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import environ
+from django.core.exceptions import ImproperlyConfigured
+
+_env = environ.FileAwareEnv()
+_LONGEST_SOCKET_PATH = 107  # bytes; the kernel's limit for a unix socket
+
+
+def text(name: str, *, default: str = "") -> str:
+    """Return the value of `name`, or the content of the file named by `<name>_FILE`, without white space around it."""
+    try:
+        return str(_env.str(name, default=default)).strip()
+    except OSError as problem:
+        raise ImproperlyConfigured(
+            f"{name}_FILE names a file that cannot be read ({problem.strerror})."
+        ) from problem
+
+
+def switch(name: str, *, default: str) -> bool:
+    """Return a yes or no."""
+    value = text(name, default=default).lower()
+    if value in {"1", "true", "yes", "on"}:
+        return True
+    if value in {"", "0", "false", "no", "off"}:
+        return False
+    raise ImproperlyConfigured(f"{name} is {value!r}; it must be yes or no.")
+
+
+def words(name: str, *, default: str) -> list[str]:
+    """Return a comma-separated list."""
+    return [word.strip() for word in text(name, default=default).split(",") if word.strip()]
+
+
+def choice(name: str, *, default: str, choices: tuple[str, ...]) -> str:
+    """Return one of `choices`, in capitals."""
+    value = text(name, default=default).upper()
+    if value not in choices:
+        raise ImproperlyConfigured(f"{name} is {value!r}; it must be one of {', '.join(choices)}.")
+    return value
+
+
+def origins(name: str) -> list[str]:
+    """Return full origins such as https://panel.example.com."""
+    found = words(name, default="")
+    for origin in found:
+        parts = urlsplit(origin)
+        if parts.scheme not in {"http", "https"} or not parts.hostname or parts.path:
+            raise ImproperlyConfigured(
+                f"{name} holds {origin!r}; write the full origin, such as https://panel.example.com."
+            )
+    return found
+
+
+def data_directory(name: str, *, default: Path) -> Path:
+    """Return the directory for everything the panel keeps; it is made, and closed to other users of the machine."""
+    directory = Path(text(name, default=str(default))).expanduser().absolute()
+    try:
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if directory.stat().st_uid == os.getuid():
+            directory.chmod(0o700)
+    except OSError as problem:
+        raise ImproperlyConfigured(
+            f"{name} is {directory}, which cannot be used as a directory ({problem.strerror})."
+        ) from problem
+    return directory
+
+
+def secret_key(name: str, *, directory: Path) -> str:
+    """Return the secret of this panel: from the environment, else from a 0600 file made at the first start."""
+    given = text(name)
+    if given:
+        if len(given) < 32:
+            raise ImproperlyConfigured(f"{name} is too short to be a secret; it needs 32 characters or more.")
+        return given
+    path = directory / "secret-key"
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return _stored_secret(path)
+    with os.fdopen(handle, "w") as file:
+        file.write(secrets.token_urlsafe(50))
+    return path.read_text()
+
+
+def _stored_secret(path: Path) -> str:
+    stored = path.read_text().strip()
+    if len(stored) < 32:
+        raise ImproperlyConfigured(f"{path} is empty or cut short; remove it and everyone signs in again.")
+    return stored
+
+
+def database(name: str, *, directory: Path) -> dict[str, object]:
+    """Return Django's settings of the database at the URL `name`, or of SQLite in `directory`."""
+    url = text(name, default=f"sqlite:///{directory / 'relaunch.sqlite3'}")
+    try:
+        found: dict[str, object] = dict(_env.db_url_config(url))
+    except (ValueError, ImproperlyConfigured) as problem:
+        raise ImproperlyConfigured(f"{name} is not a database URL ({problem}).") from problem
+    engine = found.get("ENGINE")
+    if engine == "django.db.backends.sqlite3":
+        return found | {"OPTIONS": SQLITE_OPTIONS, "TEST": {"NAME": str(directory / "test.sqlite3")}}
+    if engine != "django.db.backends.postgresql":
+        raise ImproperlyConfigured(f"{name} must be a postgres:// or sqlite:/// URL.")
+    return found | {"OPTIONS": {"connect_timeout": 5}, "CONN_HEALTH_CHECKS": True}
+
+
+# IMMEDIATE: a transaction that reads and then writes waits for its turn instead of failing with "database is locked".
+# The cache is per connection, and a worker has up to 64 of them; mmap already serves the reads.
+SQLITE_OPTIONS = {
+    "transaction_mode": "IMMEDIATE",
+    "timeout": 20,
+    "init_command": (
+        "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA cache_size=-8000; PRAGMA mmap_size=134217728;"
+        "PRAGMA journal_size_limit=67108864; PRAGMA temp_store=MEMORY;"
+    ),
+}
+
+
+def redis_url(name: str, *, socket: Path) -> str:
+    """Return the URL of the broker: from the environment, else the unix `socket` of the embedded one."""
+    url = text(name)
+    if not url:
+        return f"unix://{socket}"
+    if urlsplit(url).scheme not in {"redis", "rediss", "unix"}:
+        raise ImproperlyConfigured(f"{name} must be a redis://, rediss:// or unix:// URL.")
+    return url
+
+
+def valkey_socket(*, directory: Path) -> Path:
+    """Return the path of the embedded broker's socket.
+
+    It lies in the data directory where the kernel's limit for socket paths allows it, else in a short one of this user.
+    """
+    inside = directory / "valkey" / "valkey.sock"
+    if len(os.fsencode(inside)) <= _LONGEST_SOCKET_PATH:
+        return inside
+    base = Path(text("XDG_RUNTIME_DIR", default="/tmp"))
+    digest = hashlib.sha256(os.fsencode(directory)).hexdigest()[:12]
+    return base / f"relaunch-{os.getuid()}-{digest}" / "valkey.sock"

@@ -1,0 +1,70 @@
+"""The forms of signing in."""
+
+from typing import Any
+
+from django import forms
+from django.contrib.auth import password_validation
+from django.contrib.auth.models import User
+from django.contrib.auth.validators import ASCIIUsernameValidator
+
+
+class SignInForm(forms.Form):
+    """User name and password; whether they are right is the view's question."""
+
+    user_name = forms.CharField(
+        label="User name",
+        max_length=150,
+        widget=forms.TextInput(
+            attrs={"autocomplete": "username", "autofocus": True, "class": "form-control"}
+        ),
+    )
+    password = forms.CharField(
+        label="Password",
+        max_length=512,
+        strip=False,
+        widget=forms.PasswordInput(attrs={"autocomplete": "current-password", "class": "form-control"}),
+    )
+
+
+class ChoosePasswordForm(forms.Form):
+    """Name and password of the first administrator, or the new password of `user`, whose name then stays."""
+
+    user_name = forms.CharField(
+        label="User name",
+        max_length=150,
+        validators=[ASCIIUsernameValidator()],
+        widget=forms.TextInput(attrs={"autocomplete": "username", "class": "form-control"}),
+    )
+    password = forms.CharField(
+        label="Password",
+        max_length=512,
+        strip=False,
+        help_text="Ten characters or more.",
+        widget=forms.PasswordInput(attrs={"autocomplete": "new-password", "class": "form-control"}),
+    )
+    password_again = forms.CharField(
+        label="Password again",
+        max_length=512,
+        strip=False,
+        widget=forms.PasswordInput(attrs={"autocomplete": "new-password", "class": "form-control"}),
+    )
+
+    def __init__(self, *args: Any, user: User | None = None, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._user = user
+        if user is not None:
+            del self.fields["user_name"]
+
+    def clean(self) -> dict[str, Any]:
+        cleaned: dict[str, Any] = super().clean() or {}
+        password = cleaned.get("password")
+        if not password:
+            return cleaned
+        if password != cleaned.get("password_again"):
+            self.add_error("password_again", "The two passwords differ.")
+        person = self._user or User(username=cleaned.get("user_name") or "")
+        try:
+            password_validation.validate_password(password, person)
+        except forms.ValidationError as problem:
+            self.add_error("password", problem)
+        return cleaned

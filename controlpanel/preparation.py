@@ -1,0 +1,84 @@
+"""What must be true before the panel's processes start: tables and static files up to date, a socket to listen on."""
+
+import errno
+import fcntl
+import hashlib
+import socket
+from pathlib import Path
+
+from django.conf import settings
+from django.contrib.staticfiles.finders import get_finders
+from django.core.management import CommandError, call_command
+from django.db import connection
+from django.db.migrations.executor import MigrationExecutor
+from whitenoise.storage import MissingFileError
+
+_BACKLOG = 512
+
+
+def migrate() -> bool:
+    """Bring the tables up to date. Returns whether there was anything to do."""
+    executor = MigrationExecutor(connection)
+    if not executor.migration_plan(executor.loader.graph.leaf_nodes()):
+        return False
+    call_command("migrate", interactive=False, verbosity=0)
+    return True
+
+
+def collect_static() -> bool:
+    """Collect, compress and hash the static files where one has changed. Returns whether there was anything to do."""
+    root = Path(settings.STATIC_ROOT)
+    root.mkdir(parents=True, exist_ok=True)
+    stamp, wanted = root / ".relaunch-stamp", _fingerprint()
+    with (root / ".relaunch-lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # two panels may start at the same time from one checkout
+        if stamp.exists() and stamp.read_text() == wanted:
+            return False
+        try:
+            call_command("collectstatic", interactive=False, verbosity=0)
+        except MissingFileError as problem:
+            raise CommandError(f"A static file is missing; run `make setup`. {problem}") from problem
+        stamp.write_text(wanted)
+    return True
+
+
+def _fingerprint() -> str:
+    """Return a digest of the names, sizes and times of all static files."""
+    digest = hashlib.sha256()
+    for finder in get_finders():
+        for name, storage in finder.list(ignore_patterns=[]):
+            facts = Path(storage.path(name)).stat()
+            digest.update(f"{name}\0{facts.st_size}\0{facts.st_mtime_ns}\n".encode())
+    return digest.hexdigest()
+
+
+def listen(*, host: str, port: int) -> socket.socket:
+    """Return a listening socket; raises `CommandError` with a sentence that says what to do."""
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    except socket.gaierror as problem:
+        raise CommandError(
+            f"--host {host} is not an address of this machine ({problem.strerror})."
+        ) from problem
+    listener = socket.socket(family, kind)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind(address)
+    except OSError as problem:
+        listener.close()
+        raise CommandError(_bind_trouble(problem, host=host, port=port)) from problem
+    listener.listen(_BACKLOG)
+    return listener
+
+
+def _bind_trouble(problem: OSError, *, host: str, port: int) -> str:
+    if problem.errno == errno.EADDRINUSE:
+        return (
+            f"Port {port} on {host} is in use by another program (maybe another panel). "
+            f"End it, or choose another port: manage.py panel --port {port + 1}"
+        )
+    if problem.errno == errno.EACCES:
+        return f"This user may not listen on port {port}; choose one above 1023: manage.py panel --port 8000"
+    return f"Cannot listen on {host} port {port}: {problem.strerror}."

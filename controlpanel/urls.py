@@ -1,0 +1,21 @@
+"""Addresses of the whole panel: what both apps share here, the rest in `<app>/urls.py`."""
+
+from importlib.util import find_spec
+
+from django.urls import URLPattern, URLResolver, include, path
+
+from controlpanel.views import health, signin
+
+app_name = "controlpanel"
+
+_own = [
+    path("healthz", health.healthz, name="healthz"),
+    path("login/", signin.log_in, name="login"),
+    path("logout/", signin.log_out, name="logout"),
+    path("sign-in/<str:token>/", signin.sign_in, name="sign_in"),
+]
+
+urlpatterns: list[URLPattern | URLResolver] = [
+    path("", include((_own, "controlpanel"))),
+    *(path("", include(f"{app}.urls")) for app in ("hosts", "deployments") if find_spec(f"{app}.urls")),
+]
