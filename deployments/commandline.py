@@ -118,16 +118,10 @@ def check_env(env: dict[str, str]) -> None:
     """Refuse environment variables that would change how programs load, or that show a secret."""
     for name, value in env.items():
         if not ENV_NAME.fullmatch(name):
-            raise ValueError(
-                f"{name!r} is not a name for an environment variable: capital letters, digits and _."
-            )
+            raise ValueError(f"{name!r} is not a name for an environment variable: capital letters, digits and _.")
         if name in FORBIDDEN_ENV:
-            raise ValueError(
-                f"{name} changes how every program is loaded; set it in the server's own environment."
-            )
+            raise ValueError(f"{name} changes how every program is loaded; set it in the server's own environment.")
         if SECRET_NAME.search(name):
-            raise ValueError(
-                f"{name} looks like a secret. Keep it in the engine's own configuration on the host."
-            )
+            raise ValueError(f"{name} looks like a secret. Keep it in the engine's own configuration on the host.")
         if "\0" in value or "\n" in value or len(value) > 10_000:
             raise ValueError(f"The value of {name} holds a line break or a NUL, or is too long.")

@@ -25,9 +25,7 @@ class JobLog:
     def __init__(self, claim: Claim) -> None:
         self._claim = claim
         self.job_id = claim.job_id
-        self._next = (
-            LogChunk.objects.filter(job_id=claim.job_id).aggregate(last=Max("seq"))["last"] or 0
-        ) + 1
+        self._next = (LogChunk.objects.filter(job_id=claim.job_id).aggregate(last=Max("seq"))["last"] or 0) + 1
 
     def say(self, text: str, *, step: str) -> None:
         """One line of the panel's own, for the reader of the job."""
@@ -117,6 +115,4 @@ class ServerLog:
 
 def text_of(launch: Launch) -> str:
     """All that is stored of a launch's own log."""
-    return "".join(
-        LogChunk.objects.filter(launch=launch).order_by("offset", "seq").values_list("text", flat=True)
-    )
+    return "".join(LogChunk.objects.filter(launch=launch).order_by("offset", "seq").values_list("text", flat=True))

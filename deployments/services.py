@@ -71,9 +71,7 @@ def create_profile(
     if engine not in ENGINES:
         raise Refused(f"There is no engine named {engine!r}.", hint=f"Choose one of: {', '.join(ENGINES)}.")
     if Profile.objects.filter(name=name).exists():
-        raise Refused(
-            f"There is already a profile named {name}.", hint="Choose another name, or add a revision to it."
-        )
+        raise Refused(f"There is already a profile named {name}.", hint="Choose another name, or add a revision to it.")
     with transaction.atomic():
         profile = Profile.objects.create(name=name, engine=engine, description=description, created_by=actor)
         audit.record("add profile", actor=actor, target=profile, detail={"engine": engine}, address=address)
@@ -121,9 +119,7 @@ def add_revision(
             hint="Give a text that its log shows when it is ready to answer.",
         )
     with transaction.atomic():
-        Profile.objects.filter(pk=profile.pk).update(
-            engine=profile.engine
-        )  # holds the row: numbers have no gap
+        Profile.objects.filter(pk=profile.pk).update(engine=profile.engine)  # holds the row: numbers have no gap
         newest = profile.revisions.order_by("-number").first()
         revision = Revision.objects.create(
             profile=profile,
@@ -214,9 +210,7 @@ def update_deployment(
 
 def _check_cards(host: Host, gpu_uuids: list[str]) -> None:
     if host.look_only:
-        raise Refused(
-            f"{host} is look-only: nothing is started or stopped there.", hint="Change that on its page."
-        )
+        raise Refused(f"{host} is look-only: nothing is started or stopped there.", hint="Change that on its page.")
     known = set(Gpu.objects.filter(host=host).values_list("uuid", flat=True))
     unknown = [uuid for uuid in gpu_uuids if uuid not in known]
     if unknown:
@@ -350,9 +344,7 @@ def answer_gate(gate: Gate, *, choice: str, comment: str, plan_hash: str, actor:
     if choice == "approve":
         _check_may_approve(job, actor)
     if gate.plan_hash and gate.plan_hash != plan_hash:
-        raise Refused(
-            "The plan has changed since this page was loaded.", hint="Read the new plan, then decide."
-        )
+        raise Refused("The plan has changed since this page was loaded.", hint="Read the new plan, then decide.")
     if option.get("needs_reason") and not comment.strip():
         raise Refused("This choice needs a reason.", hint="Write down why, in a sentence.")
     ends = {"discard": JobState.REJECTED}.get(choice)
@@ -364,9 +356,7 @@ def answer_gate(gate: Gate, *, choice: str, comment: str, plan_hash: str, actor:
             .update(answered_at=now, answered_by_name=actor.get_username(), answer=choice, comment=comment)
         )
         if not answered:
-            raise Refused(
-                "This question is not open any more.", hint="Look at the job: somebody may have answered."
-            )
+            raise Refused("This question is not open any more.", hint="Look at the job: somebody may have answered.")
         moved = Job.objects.filter(pk=job.pk, state=JobState.WAITING).update(
             state=ends or JobState.QUEUED,
             summary=f"{option['label']}: {actor.get_username()}" if ends else "",
@@ -395,9 +385,7 @@ def _check_may_approve(job: Job, actor: User) -> None:
     if job.requested_by_id != actor.pk:
         return
     if job.deployment is None or not job.deployment.requester_may_approve:
-        raise PermissionDenied(
-            "Somebody else must approve: this deployment's policy does not let the requester do it."
-        )
+        raise PermissionDenied("Somebody else must approve: this deployment's policy does not let the requester do it.")
 
 
 def cancel_job(job: Job, *, actor: User, address: str) -> None:

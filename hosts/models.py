@@ -40,9 +40,7 @@ class Host(models.Model):
     key_source = models.CharField(max_length=8, choices=KeySource.choices, default=KeySource.PANEL)
     key_path = models.CharField(max_length=500, blank=True)
     look_only = models.BooleanField(default=False, help_text="Show everything, change nothing.")
-    sudo = models.BooleanField(
-        default=False, help_text="The login is not root: use sudo -n where root is needed."
-    )
+    sudo = models.BooleanField(default=False, help_text="The login is not root: use sudo -n where root is needed.")
 
     reach = models.CharField(max_length=12, choices=Reach.choices, default=Reach.UNKNOWN)
     reach_since = models.DateTimeField(null=True, blank=True)
@@ -56,9 +54,7 @@ class Host(models.Model):
     monitor_lease_until = models.DateTimeField(null=True, blank=True)
 
     created_at = models.DateTimeField(auto_now_add=True)
-    created_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, related_name="+"
-    )
+    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, related_name="+")
 
     class Meta:
         ordering = ["name"]
@@ -119,14 +115,10 @@ class HostKey(models.Model):
     fingerprint = models.CharField(max_length=64)
     offered_at = models.DateTimeField(auto_now_add=True)
     pinned_at = models.DateTimeField(null=True, blank=True)
-    pinned_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, related_name="+"
-    )
+    pinned_by = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, related_name="+")
 
     class Meta:
-        constraints = [
-            models.UniqueConstraint(fields=["host", "key_type", "fingerprint"], name="host_key_once")
-        ]
+        constraints = [models.UniqueConstraint(fields=["host", "key_type", "fingerprint"], name="host_key_once")]
 
     def __str__(self) -> str:
         return f"{self.host} {self.fingerprint}"
@@ -159,12 +151,8 @@ class Gpu(models.Model):
     bus_id = models.CharField(max_length=32, blank=True)
     total_mib = models.PositiveIntegerField(null=True)
     driver_version = models.CharField(max_length=32, blank=True)
-    baseline_mib = models.PositiveIntegerField(
-        null=True, help_text="memory.used in MiB when nobody holds the card"
-    )
-    baseline_by = models.CharField(
-        max_length=150, blank=True, help_text="who confirmed it; empty when learnt"
-    )
+    baseline_mib = models.PositiveIntegerField(null=True, help_text="memory.used in MiB when nobody holds the card")
+    baseline_by = models.CharField(max_length=150, blank=True, help_text="who confirmed it; empty when learnt")
 
     used_mib = models.PositiveIntegerField(null=True)
     utilization_percent = models.PositiveSmallIntegerField(null=True)

@@ -109,11 +109,7 @@ def decide(rounds: Sequence[Round], policy: VerifyPolicy, *, elapsed: float) -> 
         return Free()
     last = rounds[-1] if rounds else None
     if last is None:
-        return (
-            KeepLooking(False)
-            if elapsed < policy.memory_seconds
-            else Unmeasured(("No reading has come back.",))
-        )
+        return KeepLooking(False) if elapsed < policy.memory_seconds else Unmeasured(("No reading has come back.",))
     if elapsed < _limit(last, policy):
         return KeepLooking(elapsed >= policy.memory_seconds)
     unmeasured = _unmeasured(last)
@@ -151,9 +147,7 @@ def _in_the_way(last: Round) -> tuple[str, ...]:
 
 
 def _unmeasured(last: Round) -> tuple[str, ...]:
-    reasons = [
-        f"{card.label}: {card.reason or 'not measured'}" for card in last.cards if card.used_mib is None
-    ]
+    reasons = [f"{card.label}: {card.reason or 'not measured'}" for card in last.cards if card.used_mib is None]
     if last.port_free is None:
         reasons.append("Whether the port is free could not be measured.")
     return tuple(reasons)

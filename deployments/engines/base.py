@@ -69,9 +69,7 @@ COMMON_SIGNATURES = (
         "The model was not found at the path given.",
         "Correct the model path, or mount or finish downloading the model on this host.",
     ),
-    signature(
-        r"No space left on device|os error 28", "The disk is full.", "Free space on the host and start again."
-    ),
+    signature(r"No space left on device|os error 28", "The disk is full.", "Free space on the host and start again."),
     signature(
         r"command not found|Permission denied|No such file or directory",
         "The command could not be started.",

@@ -31,9 +31,7 @@ def diagnose(log: str, *, engine: Engine, cards_were_clean: bool | None) -> Diag
     for number, line in enumerate(lines):
         for known in engine.signatures:
             match = known.pattern.search(line)
-            if match is None or (
-                ENGINE_GIVES_UP.search(line) and _names_a_cause_below(lines, number, engine)
-            ):
+            if match is None or (ENGINE_GIVES_UP.search(line) and _names_a_cause_below(lines, number, engine)):
                 continue
             cause = known.cause.format(**{"what": (match.groupdict().get("what") or "").strip()})
             return Diagnosis(
@@ -57,9 +55,7 @@ def _names_a_cause_below(lines: list[str], number: int, engine: Engine) -> bool:
     """Ranks write at once: a give-up line may stand above the cause of another rank."""
     below = lines[number + 1 : number + 200]
     return any(
-        known.pattern.search(line) and not ENGINE_GIVES_UP.search(line)
-        for line in below
-        for known in engine.signatures
+        known.pattern.search(line) and not ENGINE_GIVES_UP.search(line) for line in below for known in engine.signatures
     )
 
 

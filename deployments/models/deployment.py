@@ -30,9 +30,7 @@ class Deployment(models.Model):
         "deployments.Revision", models.SET_NULL, null=True, blank=True, related_name="+"
     )
     port = models.PositiveIntegerField()
-    owner = models.ForeignKey(
-        settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, related_name="+"
-    )
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, related_name="+")
     production = models.BooleanField(default=False)
 
     requester_may_approve = models.BooleanField(default=False)
@@ -40,9 +38,7 @@ class Deployment(models.Model):
         default=True,
         help_text="After the time-out, SIGKILL this deployment's own recorded processes without asking.",
     )
-    co_tenants = models.JSONField(
-        default=list, blank=True, help_text="Command names allowed to hold the same cards."
-    )
+    co_tenants = models.JSONField(default=list, blank=True, help_text="Command names allowed to hold the same cards.")
     drain_seconds = models.PositiveIntegerField(default=60)
     term_seconds = models.PositiveIntegerField(default=20)
     kill_seconds = models.PositiveIntegerField(default=10)
@@ -60,9 +56,7 @@ class Deployment(models.Model):
     )
 
     created_at = models.DateTimeField(auto_now_add=True)
-    created_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, related_name="+"
-    )
+    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, related_name="+")
 
     class Meta:
         ordering = ["name"]

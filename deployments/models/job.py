@@ -69,9 +69,7 @@ class Job(models.Model):
     contact_lost_at = models.DateTimeField(null=True)
     cancel_requested_by = models.CharField(max_length=150, blank=True)
     touched = models.BooleanField(default=False, help_text="An effect on the host was intended.")
-    version = models.PositiveIntegerField(
-        default=0, help_text="Rises when the job's page should be drawn anew."
-    )
+    version = models.PositiveIntegerField(default=0, help_text="Rises when the job's page should be drawn anew.")
 
     created_at = models.DateTimeField(auto_now_add=True)
     started_at = models.DateTimeField(null=True)
@@ -145,9 +143,7 @@ class Job(models.Model):
         """Let go of the job in ``state``; False means that it was not ours any more."""
         ended = {"ended_at": Now()} if state not in ACTIVE else {}
         return bool(
-            cls.held(claim).update(
-                state=state, owner="", lease_until=None, version=F("version") + 1, **ended, **fields
-            )
+            cls.held(claim).update(state=state, owner="", lease_until=None, version=F("version") + 1, **ended, **fields)
         )
 
 
@@ -238,9 +234,7 @@ class Gate(models.Model):
     class Meta:
         ordering = ["id"]
         constraints = [
-            models.UniqueConstraint(
-                fields=["job"], condition=Q(answered_at=None), name="one_open_gate_per_job"
-            )
+            models.UniqueConstraint(fields=["job"], condition=Q(answered_at=None), name="one_open_gate_per_job")
         ]
 
     def __str__(self) -> str:

@@ -26,15 +26,11 @@ class Launch(models.Model):
     boot_id = models.CharField(max_length=36, blank=True)
     pid_namespace = models.CharField(max_length=64, blank=True)
     pid = models.PositiveIntegerField(null=True)
-    start_time = models.PositiveBigIntegerField(
-        null=True, help_text="Clock ticks since boot, /proc/PID/stat field 22."
-    )
+    start_time = models.PositiveBigIntegerField(null=True, help_text="Clock ticks since boot, /proc/PID/stat field 22.")
 
     requested = models.JSONField(default=dict, help_text="argv, env and port as sent.")
     effective = models.JSONField(default=dict, help_text="What the engine made of it.")
-    memory_before = models.JSONField(
-        default=dict, help_text="memory.used in MiB by card uuid, just before the start."
-    )
+    memory_before = models.JSONField(default=dict, help_text="memory.used in MiB by card uuid, just before the start.")
     timings = models.JSONField(default=dict, help_text="Seconds by phase.")
     completion = models.TextField(blank=True, help_text="The text of the first real completion.")
 

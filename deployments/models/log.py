@@ -21,12 +21,8 @@ class LogChunk(models.Model):
     source = models.CharField(max_length=8, choices=Source.choices)
     step = models.CharField(max_length=16, blank=True)
     launch = models.ForeignKey("deployments.Launch", models.SET_NULL, null=True, related_name="log")
-    offset = models.PositiveBigIntegerField(
-        default=0, help_text="First byte in the host's file (server chunks)."
-    )
-    length = models.PositiveBigIntegerField(
-        default=0, help_text="Bytes of the host's file that this chunk stands for."
-    )
+    offset = models.PositiveBigIntegerField(default=0, help_text="First byte in the host's file (server chunks).")
+    length = models.PositiveBigIntegerField(default=0, help_text="Bytes of the host's file that this chunk stands for.")
     dropped = models.PositiveBigIntegerField(default=0, help_text="Of these, bytes declared dropped.")
     text = models.TextField()
     at = models.DateTimeField(auto_now_add=True)

@@ -16,9 +16,7 @@ class Profile(models.Model):
     engine = models.CharField(max_length=32)
     description = models.TextField(blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
-    created_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, related_name="+"
-    )
+    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, related_name="+")
 
     class Meta:
         ordering = ["name"]
@@ -41,14 +39,10 @@ class Revision(models.Model):
     env = models.JSONField(default=dict, help_text="Environment variables added to the login's own.")
     workdir = models.CharField(max_length=500, blank=True)
     port = models.PositiveIntegerField(help_text="The port the server listens on.")
-    ready_pattern = models.CharField(
-        max_length=200, blank=True, help_text="Text in the log that says: ready."
-    )
+    ready_pattern = models.CharField(max_length=200, blank=True, help_text="Text in the log that says: ready.")
     notes = models.TextField(blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
-    created_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, related_name="+"
-    )
+    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, related_name="+")
 
     class Meta:
         ordering = ["profile_id", "-number"]

@@ -94,9 +94,7 @@ class StepContext:
         self.claim = claim
         self.step = step
         self.log = log
-        self.job: Job = Job.objects.select_related("deployment", "revision", "previous_revision").get(
-            pk=claim.job_id
-        )
+        self.job: Job = Job.objects.select_related("deployment", "revision", "previous_revision").get(pk=claim.job_id)
         assert self.job.deployment is not None
         self.deployment: Deployment = self.job.deployment
         self.placement: Placement = self.deployment.placement
@@ -245,9 +243,7 @@ class StepContext:
                 title=title,
                 text=text,
                 evidence=list(evidence),
-                choices=[
-                    {"detail": "", "danger": False, "needs_reason": False, **choice} for choice in choices
-                ],
+                choices=[{"detail": "", "danger": False, "needs_reason": False, **choice} for choice in choices],
                 plan_hash=plan_hash,
                 expires_at=timezone.now() + expires_in if expires_in else None,
             )
