@@ -8,6 +8,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from lab.gpus.sources import SOURCES
+
 LAB = Path(__file__).resolve().parent
 BUILD = LAB / "build"
 COMMON = ("-O2", "-Wall", "-Wextra")
@@ -24,10 +26,9 @@ class Target:
     output: str
     sources: tuple[str, ...]
     flags: tuple[str, ...] = ()
-    libraries: tuple[str, ...] = ()
 
     def command(self, output: Path) -> list[str]:
-        return ["cc", *COMMON, *self.flags, "-o", str(output), *map(str, self.paths()), *self.libraries]
+        return ["cc", *COMMON, *self.flags, "-o", str(output), *map(str, self.paths())]
 
     def paths(self) -> list[Path]:
         return [LAB / source for source in self.sources]
@@ -40,12 +41,11 @@ class Target:
         return text.hexdigest()
 
 
-SHARED = ("-shared", "-fPIC")
-
 TARGETS = (
     Target("cell", ("native/cell.c",)),
     Target("lxc-attach", ("native/attach.c",)),
-    Target("nogroups.so", ("native/nogroups.c",), SHARED),
+    Target("nogroups.so", ("native/nogroups.c",), ("-shared", "-fPIC")),
+    *(Target(output, sources, flags) for output, sources, flags in SOURCES),
 )
 
 

@@ -8,8 +8,10 @@ import subprocess
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 from lab import network, processes, syscalls, tree
+from lab.gpus import state
 from lab.paths import FleetPaths
 from lab.processes import Process
 from lab.specs import CardSpec, HostSpec
@@ -42,7 +44,6 @@ class Host:
         self.directory = paths.machine(spec.name)
         self.root = self.directory / "rootfs"
         self.gpu_state = self.directory / "fakegpu"
-        self.ledger = self.directory / "ledger/ledger"
         self.host_key = paths.keys / spec.name
 
     @property
@@ -75,7 +76,7 @@ class Host:
 
     def prepare(self, *, authorized: str) -> None:
         """Give the machine an empty disk and write on it what it needs."""
-        for directory in (self.root, self.gpu_state, self.directory / "ledger"):
+        for directory in (self.root, self.gpu_state):
             directory.mkdir(parents=True, exist_ok=True)
         if not os.path.ismount(self.root):
             size = f"size={self.spec.disk_mib}m,mode=755"
@@ -84,20 +85,14 @@ class Host:
         tree.write_etc(self.root, name=self.name, hosts=hosts)
         tree.write_sshd(self.root, host_key=self.host_key)
         tree.authorize(self.root, authorized)
-        self._open_to_all()
+        shutil.rmtree(self.gpu_state)
+        self.gpu_state.mkdir()
+        state.write_cards(self.gpu_state, self.cards)
         (self.directory / "plan").write_text(self.plan())
-
-    def _open_to_all(self) -> None:
-        self.gpu_state.chmod(0o1777)
-        self.ledger.parent.chmod(0o1777)
-        self.ledger.touch()
-        self.ledger.chmod(0o666)
 
     def plan(self) -> str:
         layers = [self.paths.driver] if self.spec.driver else []
-        return tree.host_plan(
-            self.paths, name=self.name, cards=len(self.spec.cards), layers=layers, node=False
-        )
+        return tree.host_plan(self.paths, name=self.name, cards=len(self.spec.cards), layers=layers, node=False)
 
     def power_on(self) -> "subprocess.Popen[str]":
         """Begin to start, with a new boot id; `finish_start` waits for it."""
@@ -107,15 +102,18 @@ class Host:
             str(self.directory / "pid"),
             str(self.directory / "plan"),
         ]
-        return subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT
-        )
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
 
     def finish_start(self, booting: "subprocess.Popen[str]") -> None:
         """Raises MachineError with the reason when the machine did not come up."""
         _, trouble = booting.communicate(timeout=30)
         if booting.returncode:
             raise MachineError(f"{self.name} did not start: {trouble.strip()}")
+
+    def restart_sshd(self) -> None:
+        """Start sshd on a machine that runs without one."""
+        self.exec(tree.sshd_command(), timeout=20, env=tree.sshd_environment())
+        self.wait_for_sshd(timeout=20)
 
     def plug_in(self) -> None:
         network.ip(network.plug_lines(self.link, address=self.address, pid=self.pid1))
@@ -126,7 +124,7 @@ class Host:
 
     def wait_for_sshd(self, *, timeout: float) -> None:
         pid = self.pid1
-        wait_until(lambda: processes.listens(pid, 22), timeout=timeout, what=f"sshd of {self.name}")
+        wait_until(lambda: processes.listening_sockets(pid, 22), timeout=timeout, what=f"sshd of {self.name}")
 
     def start(self) -> None:
         """Start a machine that was stopped; its disk is as it was."""
@@ -157,6 +155,10 @@ class Host:
 
     # -- using it
 
+    def seen(self, path: str) -> Path:
+        """A path of the machine, its own /run, /dev and /proc included, as a path of the lab."""
+        return Path(f"/proc/{self.pid1}/root{path}")
+
     def authorize(self, line: str) -> None:
         """Let the owner of this public key (`ssh-ed25519 AAAA... comment`) log in."""
         tree.authorize(self.root, line)
@@ -174,9 +176,7 @@ class Host:
 
     def processes(self) -> list[Process]:
         """What runs in the machine, its init included."""
-        return sorted(
-            processes.in_spaces({processes.space(self.pid1)}, depth=1), key=lambda process: process.pid
-        )
+        return sorted(processes.in_spaces({processes.space(self.pid1)}, depth=1), key=lambda process: process.pid)
 
 
 def enter(

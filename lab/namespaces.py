@@ -18,11 +18,7 @@ from lab import syscalls
 
 WEB_FD = 3
 SPACES = (
-    syscalls.CLONE_NEWNS
-    | syscalls.CLONE_NEWPID
-    | syscalls.CLONE_NEWNET
-    | syscalls.CLONE_NEWUTS
-    | syscalls.CLONE_NEWIPC
+    syscalls.CLONE_NEWNS | syscalls.CLONE_NEWPID | syscalls.CLONE_NEWNET | syscalls.CLONE_NEWUTS | syscalls.CLONE_NEWIPC
 )
 FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -160,9 +156,7 @@ def explain(error: OSError) -> str:
         return "The lab needs Linux namespaces. Run it on a Linux machine or in a Linux virtual machine."
     start = f"This machine does not allow the namespaces that the lab is made of ({error.strerror}). "
     if _setting("kernel/apparmor_restrict_unprivileged_userns") == "1":
-        return (
-            start + "Run: sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0 (until the next boot)."
-        )
+        return start + "Run: sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0 (until the next boot)."
     if _setting("kernel/unprivileged_userns_clone") == "0":
         return start + "Run: sudo sysctl kernel.unprivileged_userns_clone=1 (until the next boot)."
     if _setting("user/max_user_namespaces") == "0":

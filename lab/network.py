@@ -32,9 +32,7 @@ def mac(address: str) -> str:
 def ip(lines: Sequence[str], *, inside: int | None = None) -> None:
     """Run `ip` commands in one go, in our network or that of process `inside`. Raises CalledProcessError."""
     enter = [] if inside is None else ["nsenter", "-t", str(inside), "-n"]
-    done = subprocess.run(
-        [*enter, "ip", "-batch", "-"], input="\n".join(lines), text=True, capture_output=True
-    )
+    done = subprocess.run([*enter, "ip", "-batch", "-"], input="\n".join(lines), text=True, capture_output=True)
     if done.returncode:
         raise RuntimeError(f"ip: {done.stderr.strip()} (for: {'; '.join(lines)})")
 

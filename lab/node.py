@@ -2,7 +2,6 @@
 
 import subprocess
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from lab import network, processes, tree
 from lab.host import Host, MachineError, enter
@@ -22,16 +21,11 @@ class Container:
         self.directory = node.root / "var/lib/lxc" / str(vmid)
         self.root = self.directory / "rootfs"
         self.gpu_state = node.gpu_state
-        self.ledger = self.directory / "ledger/ledger"
         self.config = node.root / "etc/pve/lxc" / f"{vmid}.conf"
 
     def prepare(self) -> None:
         """Write its disk, its configuration and the plan by which it starts."""
         self.root.mkdir(parents=True, exist_ok=True)
-        self.ledger.parent.mkdir(exist_ok=True)
-        self.ledger.parent.chmod(0o1777)
-        self.ledger.touch()
-        self.ledger.chmod(0o666)
         hosts = f"127.0.0.1 localhost\n{self.address} {self.name}\n"
         tree.write_etc(self.root, name=self.name, hosts=hosts)
         plan = tree.container_plan(vmid=self.vmid, name=self.name, cards=self.cards)
@@ -41,9 +35,7 @@ class Container:
 
     def _configuration(self) -> str:
         address = f"ip={self.address}/{network.PREFIX},hwaddr={network.mac(self.address).upper()}"
-        devices = [f"nvidia{index}" for index in self.cards] + (
-            ["nvidiactl", "nvidia-uvm"] if self.cards else []
-        )
+        devices = [f"nvidia{index}" for index in self.cards] + (["nvidiactl", "nvidia-uvm"] if self.cards else [])
         lines = ["arch: amd64", "cores: 16"]
         lines += [f"dev{number}: /dev/{name},gid=44" for number, name in enumerate(devices)]
         lines += [f"hostname: {self.name}", "memory: 65536", f"net0: name=eth0,bridge=vmbr0,{address},type=veth"]
@@ -64,7 +56,8 @@ class Container:
     @property
     def pid1(self) -> int:
         """Init of the container, as the lab numbers it. Raises MachineError when it is off."""
-        inside = self.node.read(f"/run/lxc/{self.vmid}.pid").strip()
+        file = self.node.seen(f"/run/lxc/{self.vmid}.pid")
+        inside = file.read_text().strip() if file.exists() else ""
         for process in processes.in_spaces(self.node.spaces(), depth=1):
             if inside and process.pid == int(inside):
                 return process.lab_pid
@@ -129,13 +122,6 @@ class Node(Host):
         for container in self.containers.values():
             if container.spec.running:
                 container.start()
-
-    def read(self, path: str) -> str:
-        """Text of a file as the node sees it; empty when there is none."""
-        try:
-            return Path(f"/proc/{self.pid1}/root{path}").read_text()
-        except FileNotFoundError:
-            return ""
 
     def spaces(self) -> set[str]:
         """The pid namespaces of the node and of its containers."""

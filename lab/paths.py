@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab.build import BUILD, LAB
+from lab.engines import environment
 
 LIBEXEC = ("cell", "lxc-attach", "nogroups.so")
 NOT_FOR_HOSTS = {*LIBEXEC, "libnvidia-ml.so.1", "nvidia-smi"}
@@ -58,6 +59,7 @@ class FleetPaths:
 
     def assemble(self) -> None:
         """(Re)make the trees from what is built and from the engine scripts."""
+        environment.ensure()
         shutil.rmtree(self.directory / "trees", ignore_errors=True)
         library = self.driver / "lib" / (sysconfig.get_config_var("MULTIARCH") or "")
         _install(self.libexec, [BUILD / name for name in LIBEXEC])

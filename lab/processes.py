@@ -11,9 +11,11 @@ NS_GET_PARENT = 0xB702
 
 @dataclass(frozen=True)
 class Process:
-    """`pid` is the number inside the machine, `lab_pid` the one in the lab; `started` in ticks since boot."""
+    """`pid` is the number in the machine that was asked, `own_pid` the one it knows itself by (they differ for
+    a container seen from its node), `lab_pid` the lab's; `started` in clock ticks since boot."""
 
     pid: int
+    own_pid: int
     lab_pid: int
     cmdline: tuple[str, ...]
     state: str
@@ -80,6 +82,7 @@ def _read(entry: Path, depth: int) -> Process | None:
     numbers = next(line.split()[1:] for line in status.splitlines() if line.startswith("NSpid:"))
     return Process(
         pid=int(numbers[depth]),
+        own_pid=int(numbers[-1]),
         lab_pid=int(entry.name),
         cmdline=tuple(word.decode(errors="replace") for word in words if word),
         state=fields[0],
@@ -87,13 +90,22 @@ def _read(entry: Path, depth: int) -> Process | None:
     )
 
 
-def listens(pid: int, port: int) -> bool:
-    """Whether somebody listens on a TCP port in the network of process `pid`."""
+def listening_sockets(pid: int, port: int) -> set[str]:
+    """The sockets (as `/proc/PID/fd` names them) that listen on a TCP port in the network of process `pid`."""
+    found = set()
     for table in ("tcp", "tcp6"):
         try:
             lines = Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]
         except OSError:
             continue
-        if any(line.split()[1].endswith(f":{port:04X}") and line.split()[3] == "0A" for line in lines):
-            return True
-    return False
+        rows = [line.split() for line in lines]
+        found |= {f"socket:[{row[9]}]" for row in rows if row[3] == "0A" and row[1].endswith(f":{port:04X}")}
+    return found
+
+
+def open_files(lab_pid: int) -> set[str]:
+    """What the descriptors of a process point to; empty when it is gone."""
+    try:
+        return {str(link.readlink()) for link in Path(f"/proc/{lab_pid}/fd").iterdir()}
+    except OSError:
+        return set()

@@ -136,9 +136,7 @@ def _devices(source: str, cards: Sequence[int], *, made: bool) -> list[str]:
         "link\t/proc/self/fd\tdev/fd",
         "tmpfs\tmode=1777\tdev/shm",
     ]
-    return lines + [
-        f"link\t/proc/self/fd/{n}\tdev/{name}" for n, name in enumerate(("stdin", "stdout", "stderr"))
-    ]
+    return lines + [f"link\t/proc/self/fd/{n}\tdev/{name}" for n, name in enumerate(("stdin", "stdout", "stderr"))]
 
 
 def _common(*, boot_id: str, usr: Sequence[str], lab: Sequence[tuple[str, str]]) -> list[str]:
@@ -167,8 +165,8 @@ def host_plan(paths: FleetPaths, *, name: str, cards: int, layers: Sequence[Path
     lines = [f"root\t{machine / 'rootfs'}"]
     lines += _common(boot_id=str(machine / "boot_id"), usr=[*map(str, layers), "/usr"], lab=lab)
     lines += _devices("/dev", range(cards), made=True)
-    lines += [f"bind\t{machine / 'fakegpu'}\tvar/lib/fakegpu", f"bind\t{machine / 'ledger'}\tvar/lib/lab"]
-    lines += [f"hostname\t{name}", "loopback", "enter", *sshd_start()]
+    lines += [f"bind\t{machine / 'fakegpu'}\tvar/lib/fakegpu"]
+    lines += [f"hostname\t{name}", "loopback", "enter", *_sshd_start()]
     return "\n".join(lines) + "\n"
 
 
@@ -179,16 +177,24 @@ def container_plan(*, vmid: int, name: str, cards: Sequence[int]) -> str:
     usr = ["/lab/driver", "/lab/base/usr"] if cards else ["/lab/base/usr"]
     lines = [f"root\t{home}/rootfs", *_common(boot_id=f"{home}/boot_id", usr=usr, lab=lab)]
     lines += _devices("/dev", cards, made=False)
-    if cards:
-        lines.append("bind\t/var/lib/fakegpu\tvar/lib/fakegpu")
-    lines += [f"bind\t{home}/ledger\tvar/lib/lab", f"hostname\t{name}", "loopback", "enter"]
+    lines += ["bind\t/var/lib/fakegpu\tvar/lib/fakegpu", f"hostname\t{name}", "loopback", "enter"]
     return "\n".join(lines) + "\n"
 
 
-def sshd_start() -> list[str]:
-    """Plan lines that start sshd; with one id only it must not insist on dropping groups."""
-    sshd = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin:/usr/bin:/sbin") or "/usr/sbin/sshd"
-    start = f"run\t{sshd}\t-E\t/var/log/sshd.log"
-    if not one_user_only():
-        return [start]
-    return ["env\tLD_PRELOAD=/lab/libexec/nogroups.so", start, "unenv\tLD_PRELOAD"]
+def sshd_command() -> list[str]:
+    sshd = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin:/usr/bin:/sbin")
+    return [sshd or "/usr/sbin/sshd", "-E", "/var/log/sshd.log"]
+
+
+def sshd_environment() -> dict[str, str]:
+    """With one id only sshd must not insist on dropping groups."""
+    return {"LD_PRELOAD": "/lab/libexec/nogroups.so"} if one_user_only() else {}
+
+
+def _sshd_start() -> list[str]:
+    environment = sshd_environment()
+    return [
+        *(f"env\t{name}={value}" for name, value in environment.items()),
+        "\t".join(["run", *sshd_command()]),
+        *(f"unenv\t{name}" for name in environment),
+    ]

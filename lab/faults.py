@@ -1,0 +1,186 @@
+"""What can go wrong with a machine of the fleet, one function a fault, and the way back.
+
+The same functions serve tests (`fleet.faults.link_down(host)`) and the command line (`link-down gpu1`).
+"""
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+
+from lab import network, syscalls, tree
+from lab.gpus import state
+from lab.host import Host, MachineError, wait_until
+from lab.node import Container
+from lab.processes import Process
+
+MIB = 1024 * 1024
+
+
+class Faults:
+    """Faults of hosts and nodes, of their sshd, of their GPUs, and of containers."""
+
+    # -- the network
+
+    def link_down(self, host: Host) -> None:
+        """Pull the cable: packets vanish, connections hang."""
+        network.ip([f"link set {host.link} down"])
+
+    def link_up(self, host: Host) -> None:
+        network.ip([f"link set {host.link} up"])
+
+    # -- sshd
+
+    def sshd_stop(self, host: Host) -> None:
+        """No new connections (refused); sessions go on."""
+        listener = self._sshd(host, listener=True)
+        _signal(listener, signal.SIGTERM)
+        wait_until(lambda: not self._sshd(host, listener=True), timeout=10, what=f"end of sshd on {host.name}")
+
+    def sshd_start(self, host: Host) -> None:
+        if not self._sshd(host, listener=True):
+            host.restart_sshd()
+
+    def sshd_freeze(self, host: Host) -> None:
+        """Sessions and listener hang: connections are accepted by the kernel and then silent."""
+        _signal(self._sshd(host), signal.SIGSTOP)
+
+    def sshd_thaw(self, host: Host) -> None:
+        _signal(self._sshd(host), signal.SIGCONT)
+
+    def sessions_drop(self, host: Host) -> None:
+        """End every ssh session; what they started lives on."""
+        _signal(self._sshd(host, listener=False), signal.SIGKILL)
+
+    def host_key_swap(self, host: Host) -> None:
+        """Show another host key from now on, as a machine that was set up anew does."""
+        key = host.directory / "swapped_key"
+        for path in (key, key.with_suffix(".pub")):
+            path.unlink(missing_ok=True)
+        command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", host.name, "-f", str(key)]
+        subprocess.run(command, check=True, stdin=subprocess.DEVNULL)
+        self._use_key(host, key)
+
+    def host_key_restore(self, host: Host) -> None:
+        self._use_key(host, host.host_key)
+
+    def _use_key(self, host: Host, key: Path) -> None:
+        tree.install_host_key(host.root, host_key=key)
+        self.sshd_stop(host)
+        self.sshd_start(host)
+
+    def _sshd(self, host: Host, *, listener: bool | None = None) -> list[Process]:
+        found = [process for process in host.processes() if process.cmdline[:1] and _is_sshd(process.cmdline[0])]
+        return [process for process in found if listener is None or ("[listener]" in process.cmdline[0]) == listener]
+
+    # -- the machine
+
+    def disk_full(self, host: Host) -> None:
+        """Not a byte more fits on the machine's disk (/tmp and /run are not on it)."""
+        usage = os.statvfs(host.root)
+        used = (usage.f_blocks - usage.f_bfree) * usage.f_frsize
+        self._resize_disk(host, used)
+
+    def disk_free(self, host: Host) -> None:
+        self._resize_disk(host, host.spec.disk_mib * MIB)
+
+    def _resize_disk(self, host: Host, size: int) -> None:
+        syscalls.mount("", str(host.root), flags=syscalls.MS_REMOUNT, options=f"size={size}")
+
+    def boot_id_change(self, host: Host) -> None:
+        """Another boot id, and nothing else: what a panel sees that missed a reboot."""
+        host.new_boot_id()
+
+    def reboot(self, host: Host) -> None:
+        """Everything that runs ends, the disk stays; back when sshd listens."""
+        host.stop()
+        host.start()
+
+    def power_off(self, host: Host) -> None:
+        host.stop()
+
+    def power_on(self, host: Host) -> None:
+        host.start()
+
+    # -- GPUs
+
+    def gpu(self, host: Host, *words: str) -> None:
+        """What nvidia-smi and NVML do wrong (`hang 30`, `lost 0`; see gpus/fault.h); `none`: nothing."""
+        text = " ".join(words)
+        state.set_fault(host.gpu_state, None if text in ("", "none") else text)
+
+    def gpu_leak(self, host: Host, card: int, mib: int) -> None:
+        """Memory in use that no process holds."""
+        self._hold(host, "--gpu", card, "--mib", mib, "--mode", "leak", "--", "true")
+
+    def gpu_hold(self, host: Host, card: int, mib: int) -> None:
+        """A stranger's process that holds memory until it is killed."""
+        before = {process.pid for process in _holders(host)}
+        start = f"exec setsid -f gpu-hold --gpu {int(card)} --mib {int(mib)} -- sleep 86400 >/dev/null 2>&1"
+        host.exec(["sh", "-c", start], timeout=20)
+        wait_until(lambda: {process.pid for process in _holders(host)} - before, timeout=10, what="gpu-hold")
+
+    def gpu_clear(self, host: Host) -> None:
+        """Reset the GPUs: leaked memory is free."""
+        state.clear_leaks(host.gpu_state)
+
+    def _hold(self, host: Host, *words: object) -> None:
+        done = host.exec(["gpu-hold", *map(str, words)], timeout=20)
+        if done.returncode:
+            raise MachineError(done.stderr.decode().strip())
+
+    # -- containers
+
+    def ct_stop(self, container: Container) -> None:
+        container.stop()
+
+    def ct_start(self, container: Container) -> None:
+        container.start()
+
+    def ct_lock(self, container: Container, reason: str = "backup") -> None:
+        """start and stop are refused; exec works."""
+        self.ct_unlock(container)
+        with container.config.open("a") as config:
+            config.write(f"lock: {reason}\n")
+
+    def ct_unlock(self, container: Container) -> None:
+        lines = container.config.read_text().splitlines(keepends=True)
+        container.config.write_text("".join(line for line in lines if not line.startswith("lock: ")))
+
+    def ct_freeze(self, container: Container) -> None:
+        """As during a snapshot: status says running, exec blocks, nothing in it moves."""
+        self._frozen(container).touch()
+        _signal(container.processes(), signal.SIGSTOP)
+
+    def ct_thaw(self, container: Container) -> None:
+        _signal(container.processes(), signal.SIGCONT)
+        self._frozen(container).unlink(missing_ok=True)
+
+    def _frozen(self, container: Container) -> Path:
+        return container.node.seen(f"/run/lxc/{container.vmid}.frozen")
+
+    def pct_slow(self, host: Host, seconds: float) -> None:
+        """Every pct call takes so much longer (the real one starts a Perl); 0: no longer."""
+        (host.root / "etc/pve/start-cost").write_text(f"{float(seconds)}\n" if float(seconds) else "")
+
+
+def verbs() -> list[str]:
+    """The faults by the names that the command line uses."""
+    return [name.replace("_", "-") for name in vars(Faults) if not name.startswith("_")]
+
+
+def _is_sshd(title: str) -> bool:
+    return title.startswith(("sshd:", "sshd-session:", "sshd-auth:"))
+
+
+def _holders(host: Host) -> list[Process]:
+    return [process for process in host.processes() if process.cmdline[:2] == ("sleep", "86400")]
+
+
+def _signal(found: Iterable[Process], number: signal.Signals) -> None:
+    for process in found:
+        try:
+            os.kill(process.lab_pid, number)
+        except ProcessLookupError:
+            continue
