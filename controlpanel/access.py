@@ -1,7 +1,7 @@
 """Who may do what. Pages, sockets and services all ask `may`; there is no other place that decides.
 
-A role is a Django group of the same name; somebody may have several. Whether a requester may approve their own job is not
-decided here but by the policy of the deployment.
+A role is a Django group of the same name; somebody may have several. Whether a requester may approve their
+own job is not decided here but by the policy of the deployment.
 """
 
 import enum

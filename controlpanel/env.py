@@ -18,13 +18,14 @@ _LONGEST_SOCKET_PATH = 107  # bytes; the kernel's limit for a unix socket
 
 
 def text(name: str, *, default: str = "") -> str:
-    """Return the value of `name`, or the content of the file named by `<name>_FILE`, without white space around it."""
+    """Return the value of `name`, or the content of the file named by `<name>_FILE`, without white space
+    around it.
+    """
     try:
-        return str(_env.str(name, default=default)).strip()
+        # Straight from the mapping: the library would take a secret that begins with $ for another variable's name.
+        return str(_env.ENVIRON.get(name, default)).strip() or default
     except OSError as problem:
-        raise ImproperlyConfigured(
-            f"{name}_FILE names a file that cannot be read ({problem.strerror})."
-        ) from problem
+        raise ImproperlyConfigured(f"{name}_FILE names a file that cannot be read ({problem.strerror}).") from problem
 
 
 def switch(name: str, *, default: str) -> bool:
@@ -63,7 +64,9 @@ def origins(name: str) -> list[str]:
 
 
 def data_directory(name: str, *, default: Path) -> Path:
-    """Return the directory for everything the panel keeps; it is made, and closed to other users of the machine."""
+    """Return the directory for everything the panel keeps; it is made, and closed to other users of the
+    machine.
+    """
     directory = Path(text(name, default=str(default))).expanduser().absolute()
     try:
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -77,7 +80,9 @@ def data_directory(name: str, *, default: Path) -> Path:
 
 
 def secret_key(name: str, *, directory: Path) -> str:
-    """Return the secret of this panel: from the environment, else from a 0600 file made at the first start."""
+    """Return the secret of this panel: from the environment, else from a 0600 file made at the first
+    start.
+    """
     given = text(name)
     if given:
         if len(given) < 32:
@@ -102,27 +107,32 @@ def _stored_secret(path: Path) -> str:
 
 def database(name: str, *, directory: Path) -> dict[str, object]:
     """Return Django's settings of the database at the URL `name`, or of SQLite in `directory`."""
-    url = text(name, default=f"sqlite:///{directory / 'relaunch.sqlite3'}")
+    sqlite = {"OPTIONS": SQLITE_OPTIONS, "TEST": {"NAME": str(directory / "test.sqlite3")}}
+    url = text(name)
+    if not url:
+        return sqlite | {"ENGINE": SQLITE, "NAME": str(directory / "relaunch.sqlite3")}
     try:
         found: dict[str, object] = dict(_env.db_url_config(url))
     except (ValueError, ImproperlyConfigured) as problem:
         raise ImproperlyConfigured(f"{name} is not a database URL ({problem}).") from problem
     engine = found.get("ENGINE")
-    if engine == "django.db.backends.sqlite3":
-        return found | {"OPTIONS": SQLITE_OPTIONS, "TEST": {"NAME": str(directory / "test.sqlite3")}}
+    if engine == SQLITE:
+        return found | sqlite
     if engine != "django.db.backends.postgresql":
         raise ImproperlyConfigured(f"{name} must be a postgres:// or sqlite:/// URL.")
     return found | {"OPTIONS": {"connect_timeout": 5}, "CONN_HEALTH_CHECKS": True}
 
 
-# IMMEDIATE: a transaction that reads and then writes waits for its turn instead of failing with "database is locked".
-# The cache is per connection, and a worker has up to 64 of them; mmap already serves the reads.
+SQLITE = "django.db.backends.sqlite3"
+
+# IMMEDIATE: a transaction that reads and then writes waits for its turn instead of failing with "database is
+# locked". The cache is per connection, and a worker has up to 64 of them; mmap already serves the reads.
 SQLITE_OPTIONS = {
     "transaction_mode": "IMMEDIATE",
     "timeout": 20,
     "init_command": (
-        "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA cache_size=-8000; PRAGMA mmap_size=134217728;"
-        "PRAGMA journal_size_limit=67108864; PRAGMA temp_store=MEMORY;"
+        "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA cache_size=-8000;"
+        "PRAGMA mmap_size=134217728; PRAGMA journal_size_limit=67108864; PRAGMA temp_store=MEMORY;"
     ),
 }
 
@@ -140,7 +150,8 @@ def redis_url(name: str, *, socket: Path) -> str:
 def valkey_socket(*, directory: Path) -> Path:
     """Return the path of the embedded broker's socket.
 
-    It lies in the data directory where the kernel's limit for socket paths allows it, else in a short one of this user.
+    It lies in the data directory where the kernel's limit for socket paths allows it, else in a short one of
+    this user.
     """
     inside = directory / "valkey" / "valkey.sock"
     if len(os.fsencode(inside)) <= _LONGEST_SOCKET_PATH:

@@ -14,9 +14,7 @@ class SignInForm(forms.Form):
     user_name = forms.CharField(
         label="User name",
         max_length=150,
-        widget=forms.TextInput(
-            attrs={"autocomplete": "username", "autofocus": True, "class": "form-control"}
-        ),
+        widget=forms.TextInput(attrs={"autocomplete": "username", "autofocus": True, "class": "form-control"}),
     )
     password = forms.CharField(
         label="Password",

@@ -1,8 +1,9 @@
 """Hides secrets in text, command lines and streams. Pure: standard library only.
 
-A secret is either known (given literally) or looks like one: a token of a known shape, a password in a URL, a private key,
-or the value of a name such as HF_TOKEN or --api-key. Everything that people or the database get to see from a host goes
-through here. Known secrets shorter than four characters are not looked for: they would hide half of every log.
+A secret is either known (given literally) or looks like one: a token of a known shape, a password in a URL, a
+private key, or the value of a name such as HF_TOKEN or --api-key. Everything that people or the database get
+to see from a host goes through here. Known secrets shorter than four characters are not looked for: they
+would hide half of every log.
 """
 
 import re
@@ -15,7 +16,8 @@ LONGEST_LINE = 64 * 1024  # a line longer than this is let go in pieces
 LONGEST_KEY_BLOCK = 32 * 1024
 
 _SECRET_WORDS = ("key", "token", "secret", "password", "passwd", "passphrase", "credential", "credentials")
-# Words that turn a name about keys or tokens into one that holds no secret: eos_token, max_new_token, KEY_FILE.
+# Words that turn a name about keys or tokens into one that holds no secret: eos_token, max_new_token,
+# KEY_FILE.
 _HARMLESS_WORDS = frozenset(
     [
         "max",
@@ -103,7 +105,9 @@ def mask_text(text: str, *, known: Iterable[str] = ()) -> str:
 
 
 def mask_argv(argv: Sequence[str], *, known: Iterable[str] = ()) -> list[str]:
-    """Return a command line whose secret values are masked: of `--api-key VALUE`, `--api-key=VALUE` and `NAME=VALUE`."""
+    """Return a command line whose secret values are masked: of `--api-key VALUE`, `--api-key=VALUE` and
+    `NAME=VALUE`.
+    """
     known, masked, secret_follows = _usable(known), [], False
     for word in argv:
         name, equals, _ = word.partition("=")
@@ -119,7 +123,9 @@ def mask_argv(argv: Sequence[str], *, known: Iterable[str] = ()) -> list[str]:
 
 
 def mask_values(value: Any, *, known: Iterable[str] = ()) -> Any:
-    """Return plain data (dicts, lists, text, numbers) with the secrets in it masked; sets become sorted lists."""
+    """Return plain data (dicts, lists, text, numbers) with the secrets in it masked; sets become sorted
+    lists.
+    """
     known = _usable(known)
     if isinstance(value, Mapping):
         return {str(name): _mask_member(str(name), member, known=known) for name, member in value.items()}
@@ -141,7 +147,8 @@ def _mask_member(name: str, value: Any, *, known: Sequence[str]) -> Any:
 class StreamMasker:
     """Masks text that comes in pieces, wherever the pieces are cut.
 
-    `feed` returns what is safe to show so far: whole lines (a carriage return ends one too). `flush` returns the rest.
+    `feed` returns what is safe to show so far: whole lines (a carriage return ends one too). `flush` returns
+    the rest.
     """
 
     def __init__(self, *, known: Iterable[str] = ()) -> None:
@@ -190,9 +197,7 @@ class StreamMasker:
             if begin == cut:
                 break
             cut = (
-                max(held.rfind("\n", 0, begin), held.rfind("\r", 0, begin)) + 1
-                if len(held) <= LONGEST_LINE
-                else begin
+                max(held.rfind("\n", 0, begin), held.rfind("\r", 0, begin)) + 1 if len(held) <= LONGEST_LINE else begin
             )
         return cut
 
@@ -210,12 +215,12 @@ class StreamMasker:
 
 
 def _usable(known: Iterable[str]) -> tuple[str, ...]:
-    """Return the known secrets worth looking for, longest first, so that one inside another does not leave a rest."""
+    """Return the known secrets worth looking for, longest first, so that one inside another does not leave
+    a rest.
+    """
     if isinstance(known, tuple):
         return known if all(len(secret) >= SHORTEST_KNOWN for secret in known) else _usable(list(known))
-    return tuple(
-        sorted({secret for secret in known if len(secret) >= SHORTEST_KNOWN}, key=lambda s: (-len(s), s))
-    )
+    return tuple(sorted({secret for secret in known if len(secret) >= SHORTEST_KNOWN}, key=lambda s: (-len(s), s)))
 
 
 def _mask_known(text: str, *, known: Sequence[str]) -> str:

@@ -23,7 +23,9 @@ class AuditQuerySet(models.QuerySet["AuditEntry"]):
 
 
 class AuditEntry(models.Model):
-    """One thing that a person or the panel did; `hash` covers it and, through `previous_hash`, all before it."""
+    """One thing that a person or the panel did; `hash` covers it and, through `previous_hash`, all before
+    it.
+    """
 
     number = models.PositiveBigIntegerField(unique=True)
     at = models.DateTimeField(db_index=True)
@@ -50,11 +52,6 @@ class AuditEntry(models.Model):
     def __str__(self) -> str:
         return f"{self.number}: {self.actor_name} {self.action} {self.target_name}"
 
-    @property
-    def detail(self) -> dict[str, Any]:
-        loaded: dict[str, Any] = json.loads(self.detail_json)
-        return loaded
-
     def save(self, *args: Any, **kwargs: Any) -> None:
         if not self._state.adding:
             raise AppendOnly("audit entries are never changed")
@@ -62,6 +59,11 @@ class AuditEntry(models.Model):
 
     def delete(self, *_: Any, **__: Any) -> NoReturn:
         raise AppendOnly("audit entries are never removed")
+
+    @property
+    def detail(self) -> dict[str, Any]:
+        loaded: dict[str, Any] = json.loads(self.detail_json)
+        return loaded
 
 
 class AuditHead(models.Model):

@@ -1,4 +1,6 @@
-"""What must be true before the panel's processes start: tables and static files up to date, a socket to listen on."""
+"""What must be true before the panel's processes start: tables and static files up to date, a socket
+to listen on.
+"""
 
 import errno
 import fcntl
@@ -26,7 +28,9 @@ def migrate() -> bool:
 
 
 def collect_static() -> bool:
-    """Collect, compress and hash the static files where one has changed. Returns whether there was anything to do."""
+    """Collect, compress and hash the static files where one has changed. Returns whether there was
+    anything to do.
+    """
     root = Path(settings.STATIC_ROOT)
     root.mkdir(parents=True, exist_ok=True)
     stamp, wanted = root / ".relaunch-stamp", _fingerprint()
@@ -55,13 +59,11 @@ def _fingerprint() -> str:
 def listen(*, host: str, port: int) -> socket.socket:
     """Return a listening socket; raises `CommandError` with a sentence that says what to do."""
     try:
-        family, kind, _, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
+        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[
+            0
+        ]
     except socket.gaierror as problem:
-        raise CommandError(
-            f"--host {host} is not an address of this machine ({problem.strerror})."
-        ) from problem
+        raise CommandError(f"--host {host} is not an address of this machine ({problem.strerror}).") from problem
     listener = socket.socket(family, kind)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

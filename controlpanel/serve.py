@@ -1,6 +1,7 @@
 """Runs the web process on a listening socket that the supervisor opened: `python -m controlpanel.serve FD`.
 
-The socket outlives a crash of the web process, so a browser that comes meanwhile waits instead of being refused.
+The socket outlives a crash of the web process, so a browser that comes meanwhile waits instead of being
+refused.
 """
 
 import socket

@@ -1,4 +1,6 @@
-"""Settings of the panel. The environment is read here and nowhere else; README.md has the table of variables."""
+"""Settings of the panel. The environment is read here and nowhere else; README.md has the table of
+variables.
+"""
 
 from pathlib import Path
 
@@ -8,7 +10,7 @@ from controlpanel import env
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
-# --- What the environment decides -------------------------------------------------------------------------------------
+# --- What the environment decides ---------------------------------------------------------------------------
 
 DATA_DIR = env.data_directory("RELAUNCH_DATA_DIR", default=BASE_DIR / "var")
 DEBUG = env.switch("RELAUNCH_DEBUG", default="no")
@@ -23,7 +25,7 @@ VALKEY_SOCKET = env.valkey_socket(directory=DATA_DIR)
 EMBEDDED_VALKEY = not env.text("REDIS_URL")
 REDIS_URL = env.redis_url("REDIS_URL", socket=VALKEY_SOCKET)
 
-# --- Django -----------------------------------------------------------------------------------------------------------
+# --- Django -------------------------------------------------------------------------------------------------
 
 ROOT_URLCONF = "controlpanel.urls"
 ASGI_APPLICATION = "controlpanel.asgi.application"
@@ -84,7 +86,7 @@ TEMPLATES = [
     }
 ]
 
-# --- Sign-in and what the browser may do ------------------------------------------------------------------------------
+# --- Sign-in and what the browser may do --------------------------------------------------------------------
 
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
@@ -127,24 +129,26 @@ CONTENT_SECURITY_POLICY = {
     }
 }
 
-# --- Static files -----------------------------------------------------------------------------------------------------
+# --- Static files -------------------------------------------------------------------------------------------
 
 STATIC_URL = "/static/"
 STATIC_ROOT = BASE_DIR / "staticfiles"
 STATICFILES_DIRS = [BASE_DIR / "static"]
-STATICFILES_FINDERS = ["django.contrib.staticfiles.finders.FileSystemFinder"]  # ours and vendor/, nothing else
+# Ours and vendor/, nothing else.
+STATICFILES_FINDERS = ["django.contrib.staticfiles.finders.FileSystemFinder"]
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {"BACKEND": "controlpanel.static_storage.HashedStaticStorage"},
 }
 WHITENOISE_SKIP_COMPRESS_EXTENSIONS = ["woff", "woff2", "png", "jpg", "gz", "map"]
 
-# --- Live updates and tasks -------------------------------------------------------------------------------------------
+# --- Live updates and tasks ---------------------------------------------------------------------------------
 
 CHANNEL_LAYERS = {
     "default": {
         "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
-        # A subscriber waits as long as it takes; a timeout would end the subscription after some quiet seconds.
+        # A subscriber waits as long as it takes; a timeout would end the subscription after some quiet
+        # seconds.
         "CONFIG": {"hosts": [{"address": REDIS_URL, "socket_timeout": None}]},
     }
 }
@@ -173,7 +177,7 @@ CELERY_WORKER_SEND_TASK_EVENTS = False
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_WORKER_ENABLE_REMOTE_CONTROL = False
 
-# --- What the operator of the panel reads -----------------------------------------------------------------------------
+# --- What the operator of the panel reads -------------------------------------------------------------------
 
 LOGGING = {
     "version": 1,

@@ -2,7 +2,7 @@
 
 import hashlib
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -41,7 +41,9 @@ def somebody_can_sign_in() -> bool:
 
 
 def make_link(*, user: User | None = None) -> NewLink:
-    """Make a link that works once within 24 hours: for `user` to choose a password, or for the first administrator."""
+    """Make a link that works once within 24 hours: for `user` to choose a password, or for the first
+    administrator.
+    """
     token = secrets.token_urlsafe(32)
     now = timezone.now()
     purpose = OneTimeLink.Purpose.PASSWORD if user else OneTimeLink.Purpose.SIGN_IN
@@ -49,17 +51,13 @@ def make_link(*, user: User | None = None) -> NewLink:
         link = OneTimeLink.objects.create(
             token_hash=_hash(token), purpose=purpose, user=user, created_at=now, expires_at=now + LINK_LIFE
         )
-        audit.record(
-            "made one-time link", actor=None, target=user, detail={"link": link.pk, "purpose": purpose}
-        )
+        audit.record("made one-time link", actor=None, target=user, detail={"link": link.pk, "purpose": purpose})
     return NewLink(token=token, path=reverse("controlpanel:sign_in", args=[token]))
 
 
 def find_link(token: str) -> OneTimeLink:
     """Return the link of `token` if it still works, without using it up. Raises `LinkSpent`."""
-    link = OneTimeLink.objects.filter(
-        token_hash=_hash(token), used_at=None, expires_at__gt=timezone.now()
-    ).first()
+    link = OneTimeLink.objects.filter(token_hash=_hash(token), used_at=None, expires_at__gt=timezone.now()).first()
     if link is None:
         raise LinkSpent
     return link
@@ -75,10 +73,7 @@ def use_link(token: str, *, user_name: str, password: str, address: str) -> User
         won = OneTimeLink.objects.filter(pk=link.pk, used_at=None).update(used_at=timezone.now())
         if not won:
             raise LinkSpent
-        if link.user is not None:
-            user = link.user
-        else:
-            user = _new_administrator(user_name)
+        user = link.user or _new_administrator(user_name)
         user.set_password(password)
         user.save()
         audit.record("used one-time link", actor=user, target=user, detail={"link": link.pk}, address=address)
@@ -94,13 +89,32 @@ def _new_administrator(user_name: str) -> User:
     return user
 
 
+def invite(user_name: str, *, roles: Sequence[Role]) -> User | None:
+    """Return the person of this name with `roles` (none given: as they are), added where roles say what they may do.
+
+    Returns None when they do not exist and no role is given.
+    """
+    with transaction.atomic():
+        user = User.objects.filter(username=user_name).first()
+        if user is None and not roles:
+            return None
+        if user is None:
+            user = User.objects.create_user(user_name)
+        if roles:
+            give_roles(user, roles=roles)
+            audit.record("gave roles", actor=None, target=user, detail={"roles": [str(role) for role in roles]})
+    return user
+
+
 def give_roles(user: User, *, roles: Iterable[Role]) -> None:
     """Put `user` into exactly the groups of `roles`."""
     user.groups.set(Group.objects.filter(name__in=list(roles)))
 
 
 def is_braked(*, user_name: str, address: str) -> bool:
-    """Whether there were too many wrong passwords lately, for this name from this address or from this address at all."""
+    """Whether there were too many wrong passwords lately, for this name from this address or from this
+    address at all.
+    """
     recent = FailedSignIn.objects.filter(at__gt=timezone.now() - FAILURES_COUNT_FOR, address=address)
     return (
         recent.filter(user_name=user_name.lower()[:150]).count() >= FAILURES_PER_PERSON

@@ -1,8 +1,8 @@
 """Keeps the panel's processes running: broker, web, worker and monitor.
 
-`python -m controlpanel.supervisor --fd N --url URL [--valkey-socket PATH --valkey-data PATH]`. It imports neither Django nor
-Celery, so it stays small. A child that ends is started again after a pause that grows; Ctrl-C or SIGTERM ends all within
-ten seconds, and children end by themselves when this process is killed.
+`python -m controlpanel.supervisor --fd N --url URL [--valkey-socket PATH --valkey-data PATH]`. It imports
+neither Django nor Celery, so it stays small. A child that ends is started again after a pause that grows;
+Ctrl-C or SIGTERM ends all within ten seconds, and children end by themselves when this process is killed.
 """
 
 import argparse
@@ -59,9 +59,7 @@ class Kept:
         status = self.child.exit_status()
         if status is None:
             return
-        self.pause = (
-            FIRST_PAUSE if now - self.started > STEADY_SECONDS else min(self.pause * 2, LONGEST_PAUSE)
-        )
+        self.pause = FIRST_PAUSE if now - self.started > STEADY_SECONDS else min(self.pause * 2, LONGEST_PAUSE)
         self.again_at = now + self.pause
         say(f"{self.child.name} ended ({describe_exit(status)}); starting it again in {self.pause:.0f} s")
 
@@ -83,7 +81,7 @@ def children(*, fd: int) -> list[Child]:
     options = ["--without-heartbeat", "--loglevel", "WARNING", "--hostname", f"relaunch-{os.getpid()}@%h"]
     return [
         Child(name="web", argv=[python, "-m", "controlpanel.serve", str(fd)], fds=(fd,)),
-        Child(name="worker", argv=[python, "-m", "celery", *worker.split(), *options]),
+        Child(name="worker", argv=[python, "-m", "celery", "--quiet", *worker.split(), *options]),
         Child(name="monitor", argv=[python, manage, "monitor"]),
     ]
 

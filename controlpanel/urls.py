@@ -4,11 +4,12 @@ from importlib.util import find_spec
 
 from django.urls import URLPattern, URLResolver, include, path
 
-from controlpanel.views import health, signin
+from controlpanel.views import health, overview, signin
 
 app_name = "controlpanel"
 
 _own = [
+    path("", overview.overview, name="overview"),
     path("healthz", health.healthz, name="healthz"),
     path("login/", signin.log_in, name="login"),
     path("logout/", signin.log_out, name="logout"),

@@ -1,7 +1,7 @@
 """The websocket of a page: checks who it is, then reads rows after the browser's cursor and sends them.
 
-One method, `_push`, serves the backlog, a hint and the look every two seconds, so a lost hint costs two seconds and no data.
-Sockets are read-only: every action is a POST.
+One method, `_push`, serves the backlog, a hint and the look every two seconds, so a lost hint costs two
+seconds and no data. Sockets are read-only: every action is a POST.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ class Followed:
     trouble: str = ""
 
 
-class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
+class LiveConsumer(AsyncWebsocketConsumer):
     # Without a layer of its own: opening a socket must not wait for the broker.
     channel_layer_alias = "none"
 
@@ -93,9 +93,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
 
     async def _subscribe(self, op: protocol.Subscribe) -> None:
         if len(self._followed) >= protocol.MOST_STREAMS and op.stream not in self._followed:
-            await self._say(
-                {"s": op.stream, "error": f"a page follows at most {protocol.MOST_STREAMS} streams"}
-            )
+            await self._say({"s": op.stream, "error": f"a page follows at most {protocol.MOST_STREAMS} streams"})
         elif not await _in_thread(_authorised, self._user, op.stream):
             await self._say({"s": op.stream, "error": "not found, or not for you"})
         else:
@@ -164,7 +162,9 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         return True
 
     async def _is_still_allowed(self) -> bool:
-        """Look again at the person and at each stream; a stream that is no longer theirs ends, with a word about it."""
+        """Look again at the person and at each stream; a stream that is no longer theirs ends, with a word
+        about it.
+        """
         if not await self._is_welcome():
             return False
         for name in list(self._followed):
@@ -174,7 +174,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         return True
 
     async def _say(self, frame: protocol.Frame) -> None:
-        """Send one frame; a browser that takes more than ten seconds is let go and resumes from its cursor."""
+        """Send one frame; a browser that needs more than ten seconds is let go, and resumes later."""
         text = protocol.encode(frame)
         if len(text) > LARGEST_FRAME:
             logger.error("A batch of %s is %d bytes long and is not sent.", frame.get("s"), len(text))
@@ -196,7 +196,9 @@ def _authorised(user: User, stream: str) -> bool:
 
 
 def _read(user: User, places: dict[str, protocol.Cursor]) -> dict[str, streams.Batch | str]:
-    """Read several streams in one thread, so with one database connection; a reader's fault is a sentence, not an end."""
+    """Read several streams in one thread, so with one database connection; a reader's fault is a sentence,
+    not an end.
+    """
     found: dict[str, streams.Batch | str] = {}
     for stream, cursor in places.items():
         reader, key = streams.find(stream)

@@ -1,8 +1,8 @@
 """Hints that something changed: "look at stream X". They may be lost; nobody may ever wait for them.
 
-`hint` is for any thread of any process: it only notes the name. One background thread per process sends, at most five times
-a second, each name once, with a deadline of a second. The web process listens with one channel for all its sockets
-(`Listener`). The only module that knows the channel layer.
+`hint` is for any thread of any process: it only notes the name. One background thread per process sends, at
+most five times a second, each name once, with a deadline of a second. The web process listens with one
+channel for all its sockets (`Listener`). The only module that knows the channel layer.
 """
 
 import asyncio
@@ -59,7 +59,9 @@ class Sender:
         return streams
 
     def _run(self) -> None:
-        """Send for as long as the process lives; one event loop, because the layer keeps its connections per loop."""
+        """Send for as long as the process lives; one event loop, because the layer keeps its connections per
+        loop.
+        """
         with asyncio.Runner() as runner:
             while True:
                 self._wake.wait()
@@ -71,13 +73,9 @@ class Sender:
             async with asyncio.timeout(SEND_SECONDS):
                 await asyncio.gather(*(self._send(stream) for stream in streams))
             self._in_trouble = False
-        except (
-            Exception
-        ) as problem:  # any fault of the layer or its server: the sockets look by themselves every 2 s
+        except Exception as problem:  # any fault of the layer or its server: the sockets look by themselves every 2 s
             if not self._in_trouble:
-                logger.warning(
-                    "Live hints cannot be sent (%r); pages update every two seconds instead.", problem
-                )
+                logger.warning("Live hints cannot be sent (%r); pages update every two seconds instead.", problem)
             self._in_trouble = True
         await asyncio.sleep(FLUSH_SECONDS)
 
@@ -91,7 +89,9 @@ def hint(stream: str) -> None:
 
 
 class Listener:
-    """Receives the hints of one event loop's sockets; when the layer fails it tries again and again, on its own."""
+    """Receives the hints of one event loop's sockets; when the layer fails it tries again and again, on
+    its own.
+    """
 
     def __init__(self) -> None:
         self._wakers: dict[str, set[Callable[[str], None]]] = {}

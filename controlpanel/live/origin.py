@@ -7,9 +7,7 @@ from channels.security.websocket import WebsocketDenier
 from django.conf import settings
 from django.http.request import split_domain_port, validate_host
 
-Asgi = Callable[
-    [dict[str, Any], Callable[..., Awaitable[Any]], Callable[..., Awaitable[Any]]], Awaitable[Any]
-]
+Asgi = Callable[[dict[str, Any], Callable[..., Awaitable[Any]], Callable[..., Awaitable[Any]]], Awaitable[Any]]
 
 
 def same_origin_only(application: Asgi) -> Asgi:
@@ -24,9 +22,11 @@ def same_origin_only(application: Asgi) -> Asgi:
 
 
 def is_own_origin(scope: dict[str, Any]) -> bool:
-    """Whether scheme, host name and port of the page are those it reached us by, or listed in CSRF_TRUSTED_ORIGINS.
+    """Whether scheme, host name and port of the page are those it reached us by, or listed in
+    CSRF_TRUSTED_ORIGINS.
 
-    Comparing host names alone would let in any other program's page on the same machine, with the panel's cookies.
+    Comparing host names alone would let in any other program's page on the same machine, with the panel's
+    cookies.
     """
     headers = dict(scope.get("headers", []))
     try:

@@ -1,4 +1,6 @@
-"""Who is behind a websocket: asked anew each time, so that a sign-out or a lost role counts at once. Uses the database."""
+"""Who is behind a websocket: asked anew each time, so that a sign-out or a lost role counts at once.
+Uses the database.
+"""
 
 from types import SimpleNamespace
 from typing import Any, cast

@@ -1,7 +1,8 @@
 """What browser and panel say to each other on the websocket. Pure: text in, values out.
 
-A browser says hello, subscribes to named streams with the cursor it has reached, unsubscribes and pings; it cannot act.
-The panel answers with frames: batches of items and the cursor after them, or an error about one stream.
+A browser says hello, subscribes to named streams with the cursor it has reached, unsubscribes and pings; it
+cannot act. The panel answers with frames: batches of items and the cursor after them, or an error about one
+stream.
 """
 
 import json

@@ -1,4 +1,5 @@
-"""Which streams a page can follow: a name's first word -> who reads it. Each app registers its own when it is ready.
+"""Which streams a page can follow: a name's first word -> who reads it. Each app registers its own when it is
+ready.
 
 A stream `job:42:log` has the prefix `job` and the key `42:log`.
 """
@@ -13,9 +14,11 @@ from controlpanel.live.protocol import MOST_ITEMS, Cursor
 
 @dataclass(frozen=True)
 class Batch:
-    """What came after a cursor: at most 200 items and about 64 KiB, which the reader keeps to; `more` asks to be read again.
+    """What came after a cursor: at most 200 items and about 64 KiB, which the reader keeps to; `more` asks to
+    be read again.
 
-    Nothing new means no items and the same cursor. A last-value stream gives a state and its version as the cursor.
+    Nothing new means no items and the same cursor. A last-value stream gives a state and its version as the
+    cursor.
     """
 
     items: list[dict[str, Any]] = field(default_factory=list)
@@ -32,7 +35,9 @@ class StreamReader(Protocol):
         """Whether `user` may follow `key`; False too when it does not exist."""
 
     def read(self, key: str, cursor: Cursor, user: User) -> Batch:
-        """Return the rows after `cursor` (None: from the beginning, or the present state). May use the database."""
+        """Return the rows after `cursor` (None: from the beginning, or the present state). May use the
+        database.
+        """
 
 
 _readers: dict[str, StreamReader] = {}

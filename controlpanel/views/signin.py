@@ -14,7 +14,8 @@ from django.views.decorators.http import require_http_methods, require_POST
 from controlpanel import audit, signin
 from controlpanel.forms import ChoosePasswordForm, SignInForm
 
-# One sentence for a wrong name, a wrong password, a switched-off user and too many tries: it tells a guesser nothing.
+# One sentence for a wrong name, a wrong password, a switched-off user and too many tries: it tells a guesser
+# nothing.
 REFUSAL = (
     "This user name and password do not match, or there were too many tries. "
     "Check both; after five wrong tries wait 15 minutes."
@@ -36,17 +37,17 @@ def log_in(request: HttpRequest) -> HttpResponse:
         if user is not None:
             with transaction.atomic():
                 login(request, user, backend=BACKEND)
-                audit.record(
-                    "signed in", actor=user, target=user, detail={}, address=audit.address_of(request)
-                )
+                audit.record("signed in", actor=user, target=user, detail={}, address=audit.address_of(request))
             return redirect(_next(request))
         form.add_error(None, REFUSAL)
     context = {"form": form, "next": request.GET.get("next") or request.POST.get("next", "")}
-    return render(request, "controlpanel/login.html", context)
+    return render(request, "registration/login.html", context)
 
 
 def _checked(request: HttpRequest, user_name: str, *, password: str) -> User | None:
-    """Return the person whose name and password these are; while the brake is on, the password is not even looked at."""
+    """Return the person whose name and password these are; while the brake is on, the password is not even
+    looked at.
+    """
     address = audit.address_of(request)
     if signin.is_braked(user_name=user_name, address=address):
         return None
@@ -88,15 +89,17 @@ def log_out(request: HttpRequest) -> HttpResponse:
 @sensitive_post_parameters("password", "password_again")
 @require_http_methods(["GET", "POST"])
 def sign_in(request: HttpRequest, token: str) -> HttpResponse:
-    """The page behind a one-time link. Only a POST with a good form uses the link up: chat programs fetch links too."""
+    """The page behind a one-time link. Only a POST with a good form uses the link up: chat programs fetch
+    links too.
+    """
     try:
         link = signin.find_link(token)
         form = ChoosePasswordForm(request.POST or None, user=link.user)
         if request.method == "POST" and form.is_valid():
             return _let_in(request, token, form=form)
     except signin.LinkSpent:
-        return render(request, "controlpanel/link_spent.html", status=410)
-    return render(request, "controlpanel/sign_in.html", {"form": form, "person": link.user})
+        return render(request, "registration/link_spent.html", status=410)
+    return render(request, "registration/sign_in.html", {"form": form, "person": link.user})
 
 
 def _let_in(request: HttpRequest, token: str, *, form: ChoosePasswordForm) -> HttpResponse:
@@ -109,6 +112,6 @@ def _let_in(request: HttpRequest, token: str, *, form: ChoosePasswordForm) -> Ht
         )
     except IntegrityError:
         form.add_error("user_name", "This user name is taken.")
-        return render(request, "controlpanel/sign_in.html", {"form": form, "person": None})
+        return render(request, "registration/sign_in.html", {"form": form, "person": None})
     login(request, user, backend=BACKEND)
     return redirect("/")

@@ -20,13 +20,9 @@ class Command(BaseCommand):
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--host", default="127.0.0.1", help="address to listen on")
         parser.add_argument("--port", type=int, default=8000, help="port to listen on")
-        parser.add_argument(
-            "--fd", type=int, help="an inherited listening socket, instead of --host and --port"
-        )
+        parser.add_argument("--fd", type=int, help="an inherited listening socket, instead of --host and --port")
         parser.add_argument("--no-migrate", action="store_true", help="leave the tables as they are")
-        parser.add_argument(
-            "--link", action="store_true", help="print a sign-in link even if somebody can sign in"
-        )
+        parser.add_argument("--link", action="store_true", help="print a sign-in link even if somebody can sign in")
         parser.add_argument("--public-url", help="how browsers reach the panel, for the printed links")
 
     def handle(self, *_: Any, **options: Any) -> None:
@@ -50,9 +46,7 @@ class Command(BaseCommand):
             listener = socket.socket(fileno=options["fd"])
             listener.getsockname()
         except OSError as problem:
-            raise CommandError(
-                f"--fd {options['fd']} is not a listening socket ({problem.strerror})."
-            ) from problem
+            raise CommandError(f"--fd {options['fd']} is not a listening socket ({problem.strerror}).") from problem
         return listener
 
 

@@ -1,0 +1,44 @@
+"""The first page: what needs a person, what runs where, and which cards are left."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_GET
+
+from controlpanel.access import Action, requires
+from deployments.lifecycle import JobState
+from deployments.views import board
+from hosts.models import Host
+
+
+@require_GET
+@requires(Action.LOOK)
+def overview(request: HttpRequest) -> HttpResponse:
+    """The overview, or with ``?part`` only the piece that is fetched again when something changed."""
+    template = "controlpanel/_overview.html" if "part" in request.GET else "controlpanel/overview.html"
+    return render(request, template, _context())
+
+
+def _context() -> dict[str, Any]:
+    rows = board.rows()
+    jobs = [row.active for row in rows if row.active]
+    attention: dict[str, Any] = {
+        "gates": list(board.open_gates()),
+        "unknown_jobs": [job for job in jobs if job.state == JobState.UNKNOWN],
+        "failed_jobs": [row.failed for row in rows if row.failed],
+        "troubled": [row for row in rows if row.deployment.state in board.BAD_SERVICE and not row.active],
+        "hosts_in_trouble": list(board.troubled_hosts()),
+        "not_applied": [row for row in rows if row.not_applied and not row.active],
+        "not_proven": [row for row in rows if row.not_proven and not row.not_applied and not row.active],
+    }
+    return {
+        **attention,
+        "calm": not any(attention.values()),
+        "rows": rows,
+        "spare": board.spare_cards(),
+        "first_run": not rows and not Host.objects.exists(),
+        "has_hosts": bool(rows) or Host.objects.exists(),
+    }

@@ -1,0 +1,69 @@
+"""What every test can ask for: one person of each role, and clients that are signed in."""
+
+import shutil
+from collections.abc import Callable, Iterator
+
+import pytest
+from django.conf import settings
+from django.contrib.auth.models import Group, User
+from django.test import Client
+
+ROLES = ("viewer", "operator", "approver", "administrator")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _throw_away_data_directory() -> Iterator[None]:
+    yield
+    shutil.rmtree(settings.DATA_DIR, ignore_errors=True)
+
+
+@pytest.fixture
+def person(db: None) -> Callable[..., User]:
+    """Return a function that makes a person with some roles: `person("ana", "viewer", "operator")`."""
+
+    def make(name: str, *roles: str) -> User:
+        user = User.objects.create_user(name, password="correct horse battery")
+        # After a test with real transactions the groups of the migration are gone.
+        user.groups.set([Group.objects.get_or_create(name=role)[0] for role in roles])
+        return user
+
+    return make
+
+
+@pytest.fixture
+def viewer(person: Callable[..., User]) -> User:
+    return person("viewer", "viewer")
+
+
+@pytest.fixture
+def operator(person: Callable[..., User]) -> User:
+    return person("operator", "operator")
+
+
+@pytest.fixture
+def approver(person: Callable[..., User]) -> User:
+    return person("approver", "approver")
+
+
+@pytest.fixture
+def administrator(person: Callable[..., User]) -> User:
+    """An administrator with every role, as the first one is."""
+    return person("administrator", *ROLES)
+
+
+@pytest.fixture
+def stranger(person: Callable[..., User]) -> User:
+    """Somebody who can sign in but has no role."""
+    return person("stranger")
+
+
+@pytest.fixture
+def client_of(db: None) -> Callable[[User], Client]:
+    """Return a function that gives a client signed in as somebody."""
+
+    def make(user: User) -> Client:
+        client = Client()
+        client.force_login(user)
+        return client
+
+    return make
