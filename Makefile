@@ -1,0 +1,56 @@
+# `make help` lists what there is to do. The work is done by scripts/; each target brings the checkout up to date first.
+
+PYTHON := .venv/bin/python
+PYTEST := .venv/bin/pytest
+LAB := $(PYTHON) -m lab enter
+HOST ?= 127.0.0.1
+PORT ?= 8000
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo run check test test-full e2e scenarios bench lint clean
+
+help: ## Say what there is to do
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: ## Install everything that is missing (as root also system packages)
+	@scripts/setup test
+
+demo: ## Run the panel with a simulated fleet of GPU hosts: http://127.0.0.1:8000
+	@scripts/setup demo
+	@$(LAB) --listen $(HOST):$(PORT) -- $(PYTHON) -m lab demo
+
+run: ## Run the panel for your own hosts: http://127.0.0.1:8000 (HOST=, PORT=)
+	@scripts/setup run
+	@$(PYTHON) manage.py panel --host $(HOST) --port $(PORT)
+
+check: ## Lint, types, migrations and the quick tests (under a minute)
+	@scripts/setup test
+	@scripts/check
+
+test: check ## Everything a change must pass: check, the simulated fleet, a browser
+	@$(LAB) -- $(PYTEST) -q -m "lab and not slow and not e2e"
+	@$(LAB) -- $(PYTEST) -q -m "e2e and not slow"
+
+test-full: check ## All tests, the slow ones too
+	@$(PYTEST) -q -m "slow and not lab and not e2e"
+	@$(LAB) -- $(PYTEST) -q -m "lab or e2e"
+
+e2e: ## The browser tests
+	@scripts/setup test
+	@$(LAB) -- $(PYTEST) -q -m e2e
+
+scenarios: ## The scenarios on the simulated fleet
+	@scripts/setup test
+	@$(LAB) -- $(PYTEST) -q tests/scenarios
+
+bench: ## The benchmarks
+	@scripts/setup test
+	@$(LAB) -- $(PYTEST) -q tests/bench
+
+lint: ## Format the code and mend what can be mended
+	@scripts/setup test
+	@.venv/bin/ruff format .
+	@.venv/bin/ruff check --fix .
+
+clean: ## Remove what set-up and tests made; the panel's data in var/ stays
+	rm -rf .venv .venv-tools node_modules static/vendor staticfiles lab/build .mypy_cache .ruff_cache .pytest_cache .hypothesis
