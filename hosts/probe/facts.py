@@ -1,0 +1,113 @@
+"""One look at a machine, as values. PURE."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from types import MappingProxyType
+from typing import TypeVar
+
+from hosts.probe.frames import NOT_ASKED, Frame, Section, Unknown
+from hosts.probe.gpus import AppList, GpuList, parse_apps, parse_gpus
+from hosts.probe.holders import OpenFiles, parse_open_files
+from hosts.probe.listeners import Listeners, parse_listeners
+from hosts.probe.processes import (
+    HostIdentity,
+    ProcessDetail,
+    ProcessTable,
+    parse_detail,
+    parse_host,
+    parse_markers,
+    parse_nspids,
+    parse_processes,
+)
+
+T = TypeVar("T")
+DF_LINE = re.compile(r"^(.*\S)\s+(\d+)\s+(\d+)\s+(\d+)\s+\d+%\s+(/.*)$", re.M | re.ASCII)
+DETAIL = re.compile(r"pid\.(\d+)\.facts", re.ASCII)
+
+
+@dataclass(frozen=True)
+class DiskSpace:
+    """Of the file system that holds a path, in MiB."""
+
+    total: int
+    free: int
+    mount: str
+
+
+@dataclass(frozen=True)
+class HostFacts:
+    """Each part is a value or an Unknown with its reason. `measured_at` is our clock when we asked."""
+
+    measured_at: datetime
+    host: HostIdentity | Unknown = NOT_ASKED
+    gpus: GpuList | Unknown = NOT_ASKED
+    apps: AppList | Unknown = NOT_ASKED
+    devices: tuple[str, ...] | Unknown = NOT_ASKED
+    processes: ProcessTable | Unknown = NOT_ASKED
+    nspids: Mapping[int, tuple[int, ...]] | Unknown = NOT_ASKED
+    markers: Mapping[int, str] | Unknown = NOT_ASKED
+    listeners: Listeners | Unknown = NOT_ASKED
+    files: OpenFiles | Unknown = NOT_ASKED
+    paths: Mapping[str, bool] | Unknown = NOT_ASKED
+    details: Mapping[int, ProcessDetail] = field(default_factory=lambda: MappingProxyType({}))
+    disks: Mapping[str, DiskSpace | Unknown] = field(default_factory=lambda: MappingProxyType({}))
+
+
+def read_facts(frame: Frame, *, measured_at: datetime, paths: tuple[str, ...] = ()) -> HostFacts:
+    """Everything that a frame says. Never raises, whatever the host printed."""
+    sections = frame.sections
+
+    def read(name: str, parse: Callable[[Section], T]) -> T | Unknown:
+        section = frame.get(name)
+        return section if isinstance(section, Unknown) else parse(section)
+
+    gpu_section = "gpus" if "gpus" in sections else "memory"
+    return HostFacts(
+        measured_at=measured_at,
+        host=read("host", parse_host),
+        gpus=read(gpu_section, lambda _: parse_gpus(sections, name=gpu_section)),
+        apps=read("apps", parse_apps),
+        devices=read("devices", lambda section: tuple(section.text.split())),
+        processes=read("procs", lambda section: parse_processes(section, sections.get("uids"))),
+        nspids=read("nspids", parse_nspids),
+        markers=read("markers", parse_markers),
+        listeners=read("listeners", parse_listeners),
+        files=read("fds", parse_open_files),
+        paths=read("paths", lambda section: _paths(section, paths)),
+        details=_details(sections),
+        disks=MappingProxyType({path: _disk(frame.get(f"disk.{n}"), path) for n, path in enumerate(paths)}),
+    )
+
+
+def _details(sections: Mapping[str, Section]) -> Mapping[int, ProcessDetail]:
+    found: dict[int, ProcessDetail] = {}
+    for name, section in sections.items():
+        match = DETAIL.fullmatch(name)
+        cmdline = sections.get(name.replace(".facts", ".cmdline"))
+        if match and cmdline is not None:
+            detail = parse_detail(int(match.group(1)), section, cmdline)
+            if detail is not None:
+                found[detail.pid] = detail
+    return MappingProxyType(found)
+
+
+def _paths(section: Section, paths: tuple[str, ...]) -> Mapping[str, bool] | Unknown:
+    answers = section.text.split("\n")
+    found = {path: f"{n} yes" in answers for n, path in enumerate(paths) if {f"{n} yes", f"{n} no"} & {*answers}}
+    if len(found) < len(dict.fromkeys(paths)):
+        return Unknown("The host did not say which paths exist.")
+    return MappingProxyType(found)
+
+
+def _disk(section: Section | Unknown, path: str) -> DiskSpace | Unknown:
+    if isinstance(section, Unknown):
+        return section
+    lines = DF_LINE.findall(section.text)
+    if section.status != 0 or not lines:
+        if section.status in (124, 137):
+            return Unknown(f"The disk of {path} does not answer; it may be a network disk that is gone.")
+        return Unknown(f"The host did not say how much room there is at {path}.")
+    _, total, _, free, mount = lines[-1]
+    return DiskSpace(int(total) // 1024, int(free) // 1024, mount)

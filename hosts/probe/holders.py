@@ -1,0 +1,60 @@
+"""Who has a card's device file, or a port's socket, open. PURE."""
+
+import re
+from dataclasses import dataclass
+
+from hosts.probe.frames import Section, Unknown
+
+HEADER = re.compile(r"^/proc/(\d+)(?:/task/(\d+))?/fd:$", re.ASCII)
+DEVICE = re.compile(r" -> (/dev/nvidia\S*)", re.ASCII)
+SOCKET = re.compile(r" -> socket:\[(\d+)\]$", re.ASCII)
+CARD = re.compile(r"/dev/nvidia(\d{1,3})", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Holder:
+    """A process with device files open. `cards` are the minor numbers of /dev/nvidiaN."""
+
+    pid: int
+    devices: frozenset[str]
+
+    @property
+    def cards(self) -> frozenset[int]:
+        return frozenset(int(found.group(1)) for device in self.devices if (found := CARD.fullmatch(device)))
+
+
+@dataclass(frozen=True)
+class OpenFiles:
+    """`partial`: some processes' files are closed to this user, so an empty list proves nothing."""
+
+    holders: tuple[Holder, ...]
+    socket_owners: tuple[tuple[int, int], ...]
+    partial: bool
+
+    def owners_of(self, inode: int) -> tuple[int, ...]:
+        """The pids that have this socket open."""
+        return tuple(pid for found, pid in self.socket_owners if found == inode)
+
+
+def parse_open_files(section: Section) -> OpenFiles | Unknown:
+    """From `ls -l` over /proc/*/fd, and over the threads of processes whose first thread has ended.
+
+    Unknown when not one process was listed: the asker itself always is, so then the walk did not take place.
+    """
+    devices: dict[int, set[str]] = {}
+    sockets: list[tuple[int, int]] = []
+    partial = False
+    here: int | None = None
+    for line in section.text.split("\n"):
+        if header := HEADER.match(line):
+            here = int(header.group(1))
+        elif line.startswith("ls:"):
+            partial = partial or "ermission denied" in line
+        elif here is not None and (device := DEVICE.search(line)):
+            devices.setdefault(here, set()).add(device.group(1))
+        elif here is not None and (socket := SOCKET.search(line)):
+            sockets.append((int(socket.group(1)), here))
+    if here is None:
+        return Unknown("The host did not list which files its processes have open.")
+    holders = tuple(Holder(pid, frozenset(names)) for pid, names in sorted(devices.items()))
+    return OpenFiles(holders, tuple(dict.fromkeys(sockets)), partial)

@@ -1,0 +1,140 @@
+"""Look at a machine through a transport: one script, one round trip, one HostFacts."""
+
+import secrets
+import time
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+
+from hosts.probe.facts import HostFacts, read_facts
+from hosts.probe.frames import FrameReader, parse_frame
+from hosts.transport.base import CommandTimeout, Transport, no_tick
+
+MEMORY = ("memory",)
+"""The cards' memory and nothing else: the cheapest look there is."""
+CARDS = ("host", "gpus")
+SERVING = ("host", "gpus", "apps", "procs", "uids", "fds", "listeners", "markers", "pids")
+EVERYTHING = (*SERVING, "devices", "nspids", "disk")
+ALL_SECTIONS = frozenset({*EVERYTHING, "memory"})
+SMI_SECTIONS = frozenset({"gpus", "apps", "memory"})
+SILENCE_SECONDS = 20.0
+"""A watch says something each second, or while nvidia-smi waits for its time-out; beyond that it is gone."""
+
+
+@cache
+def script() -> str:
+    """The probe itself."""
+    return Path(__file__).with_name("probe.sh").read_text()
+
+
+def probe(
+    transport: Transport,
+    *,
+    sections: Sequence[str],
+    timeout: float,
+    ports: Sequence[int] = (),
+    pids: Sequence[int] = (),
+    paths: Sequence[str] = (),
+    sudo: bool = False,
+    tick: Callable[[], None] = no_tick,
+) -> HostFacts:
+    """One look. Raises TransportError when the host cannot be asked; what it would not tell is Unknown.
+
+    `ports`: name who listens there. `pids`: tell more of these. `paths`: room and existence. With `sudo` the
+    script runs as root, which sees every user's files.
+    """
+    token = secrets.token_hex(8)
+    measured_at = datetime.now(UTC)
+    ours = transport.kind == "local" and not sudo
+    asked = [name for name in sections if not (ours and name in SMI_SECTIONS)]
+    argv = probe_argv(asked, ports=ports, pids=pids, paths=paths, sudo=sudo)
+    result = transport.run(argv, stdin=probe_stdin(token), timeout=timeout, tick=tick)
+    frame = parse_frame(result.stdout, token=token)
+    if len(asked) < len(sections):
+        from hosts.nvml import read_cards  # the child it starts is only wanted on this machine
+
+        frame = frame.merged_with(read_cards(transport, sections=sections, timeout=timeout, tick=tick))
+    return read_facts(frame, measured_at=measured_at, paths=tuple(paths))
+
+
+def watch(
+    transport: Transport,
+    *,
+    sections: Sequence[str],
+    every: float,
+    slot: str,
+    seconds: int = 3600,
+    ports: Sequence[int] = (),
+    pids: Sequence[int] = (),
+    sudo: bool = False,
+    tick: Callable[[], None] = no_tick,
+) -> Iterator[HostFacts]:
+    """A look every `every` seconds over one long-running command, until it has run for `seconds`.
+
+    A newer watch with the same `slot` ends this one. `tick` is called at least once a second. Raises LinkLost when
+    the link breaks and CommandTimeout after too long a silence; close the iterator to stop listening.
+    """
+    if transport.kind == "local" and not sudo:
+        yield from _watch_here(transport, sections, every, seconds, ports, pids, tick)
+        return
+    token = secrets.token_hex(8)
+    loop = (f"every={max(50, round(every * 1000))}", f"for={seconds}", f"slot={slot}")
+    argv = [*probe_argv(sections, ports=ports, pids=pids, sudo=sudo), *loop]
+    reader = FrameReader(token)
+    last_word = time.monotonic()
+    with transport.stream(argv, stdin=probe_stdin(token)) as stream:
+        while True:
+            data = stream.read(timeout=0.5)
+            tick()
+            if data == b"":
+                return
+            if data is None:
+                if time.monotonic() - last_word > SILENCE_SECONDS:
+                    raise CommandTimeout("The host's readings stopped coming.")
+                continue
+            last_word = time.monotonic()
+            for frame in reader.feed(data):
+                yield read_facts(frame, measured_at=datetime.now(UTC))
+
+
+def _watch_here(
+    transport: Transport,
+    sections: Sequence[str],
+    every: float,
+    seconds: int,
+    ports: Sequence[int],
+    pids: Sequence[int],
+    tick: Callable[[], None],
+) -> Iterator[HostFacts]:
+    """On this machine a look costs no round trip, and a hung driver holds only the child that asked it."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        due = time.monotonic() + every
+        yield probe(transport, sections=sections, timeout=SILENCE_SECONDS, ports=ports, pids=pids, tick=tick)
+        tick()
+        while (left := due - time.monotonic()) > 0:
+            time.sleep(min(left, 0.5))
+            tick()
+
+
+def probe_argv(
+    sections: Sequence[str],
+    *,
+    ports: Sequence[int] = (),
+    pids: Sequence[int] = (),
+    paths: Sequence[str] = (),
+    sudo: bool = False,
+) -> list[str]:
+    """The command that reads the script on its stdin."""
+    unknown = set(sections) - ALL_SECTIONS
+    if unknown:
+        raise ValueError(f"no such sections: {', '.join(sorted(unknown))}")
+    prefix = ["sudo", "-n"] if sudo else []
+    words = [f"port={int(port)}" for port in ports] + [f"pid={int(pid)}" for pid in pids]
+    return [*prefix, "sh", "-s", "--", ",".join(sections), *words, *(f"path={path}" for path in paths)]
+
+
+def probe_stdin(token: str) -> bytes:
+    """The script, told its token where no other process can see it."""
+    return f"TOKEN={token}\n{script()}".encode()

@@ -1,0 +1,331 @@
+# Looks at a machine and changes nothing on it. Sent on stdin to `sh -s -- SECTIONS [key=value ...]`, after a line
+# that sets TOKEN: without the token nothing that a process on the host prints can pass for ours.
+#
+# Output: for each section a line "@relaunch TOKEN section NAME", its content, and "@relaunch TOKEN status N".
+# What has no status line was cut off, and means nothing. A frame ends with "@relaunch TOKEN end".
+#
+# SECTIONS  comma-separated: host memory gpus apps devices procs uids nspids listeners fds pids markers disk
+# keys      port=N pid=N path=P (each may be repeated), every=MS for=SECONDS slot=NAME (repeat until then)
+
+LC_ALL=C
+export LC_ALL
+SMI_SECONDS=10
+LOCK_SECONDS=5
+MAX_PIDS=96
+GPU_FIELDS=index,uuid,pci.bus_id,memory.total,memory.used,memory.reserved,utilization.gpu,temperature.gpu
+GPU_FIELDS=$GPU_FIELDS,power.draw,driver_version,mig.mode.current,name
+MEMORY_FIELDS=index,uuid,memory.total,memory.used
+APP_FIELDS=pid,gpu_uuid,used_memory,process_name
+
+begin() { printf '\n@relaunch %s section %s\n' "$TOKEN" "$1"; }
+done_with() { printf '\n@relaunch %s status %s\n' "$TOKEN" "$1"; }
+asked() { case ",$SECTIONS," in *",$1,"*) return 0 ;; esac; return 1; }
+
+# --- the machine
+
+look_at_host() {
+  begin host
+  boot= name= up=
+  read -r boot </proc/sys/kernel/random/boot_id
+  read -r name </proc/sys/kernel/hostname
+  read -r up _ </proc/uptime
+  printf 'boot_id %s\nhostname %s\nuptime %s\npid_namespace %s\nclock_ticks %s\n' \
+    "$boot" "$name" "$up" "$(readlink /proc/self/ns/pid 2>/dev/null)" "$(getconf CLK_TCK 2>/dev/null)"
+  grep -E '^(Uid|MemTotal|MemAvailable):' /proc/self/status /proc/meminfo 2>/dev/null
+  done_with 0
+}
+
+# --- the cards: one nvidia-smi at a time on this machine, whoever asks
+
+find_smi() {
+  for SMI in nvidia-smi /usr/bin/nvidia-smi /usr/local/bin/nvidia-smi /usr/lib/wsl/lib/nvidia-smi; do
+    command -v "$SMI" >/dev/null 2>&1 && return 0
+  done
+  SMI=
+  return 1
+}
+
+open_lock() {
+  LOCK=
+  command -v flock >/dev/null 2>&1 || return 0
+  for place in /run/lock /tmp; do
+    file=$place/relaunch-nvidia-smi.lock
+    [ -e "$file" ] || (set -C; umask 022; : >"$file") 2>/dev/null
+    if [ -f "$file" ] && [ -r "$file" ]; then
+      LOCK=$file
+      return 0
+    fi
+  done
+}
+
+smi() {
+  if command -v timeout >/dev/null 2>&1; then
+    timeout -k 2 "$SMI_SECONDS" "$SMI" "$@" 2>&1
+  else
+    "$SMI" "$@" 2>&1
+  fi
+}
+
+query_gpus() {
+  text=$(smi "--query-gpu=$2" --format=csv,nounits)
+  status=$?
+  if [ "$status" = 2 ] && [ "$2" != "$MEMORY_FIELDS" ]; then
+    text=$(smi "--query-gpu=$MEMORY_FIELDS" --format=csv,nounits)
+    status=$?
+  fi
+  begin "$1"
+  printf '%s\n' "$text"
+  done_with "$status"
+  case $text in *'device handle'* | *'Problem with GPU'*) query_each_gpu "$1" "$2" ;; esac
+}
+
+# One lost card silences all of them, unless each is asked for by its index.
+query_each_gpu() {
+  index=0
+  for node in /dev/nvidia[0-9]*; do
+    [ -e "$node" ] || continue
+    text=$(smi -i "$index" "--query-gpu=$2" --format=csv,nounits)
+    status=$?
+    begin "$1.$index"
+    printf '%s\n' "$text"
+    done_with "$status"
+    index=$((index + 1))
+  done
+}
+
+query_cards() {
+  asked memory && query_gpus memory "$MEMORY_FIELDS"
+  asked gpus && query_gpus gpus "$GPU_FIELDS"
+  if asked apps; then
+    begin apps
+    smi "--query-compute-apps=$APP_FIELDS" --format=csv,nounits
+    done_with $?
+  fi
+}
+
+look_at_cards() {
+  asked memory || asked gpus || asked apps || return 0
+  if ! find_smi; then
+    for section in memory gpus apps; do
+      asked "$section" && { begin "$section"; echo 'nvidia-smi: not found'; done_with 127; }
+    done
+    return 0
+  fi
+  open_lock
+  if [ -z "$LOCK" ]; then
+    query_cards
+    return 0
+  fi
+  {
+    if flock -w "$LOCK_SECONDS" 9 2>/dev/null || flock -n 9 2>/dev/null; then
+      query_cards
+    else
+      for section in memory gpus apps; do
+        asked "$section" && { begin "$section"; echo 'another nvidia-smi is still running'; done_with 75; }
+      done
+    fi
+  } 9<"$LOCK"
+}
+
+look_at_devices() {
+  begin devices
+  for node in /dev/nvidia*; do
+    [ -c "$node" ] && echo "$node"
+  done
+  done_with 0
+}
+
+# --- processes
+
+look_at_processes() {
+  if asked procs; then
+    begin procs
+    cat /proc/[0-9]*/stat 2>/dev/null
+    done_with 0
+  fi
+  if asked uids; then
+    begin uids
+    ls -ldn /proc/[0-9]* 2>/dev/null
+    done_with 0
+  fi
+  if asked nspids; then
+    begin nspids
+    grep -H '^NSpid:' /proc/[0-9]*/status 2>/dev/null
+    done_with 0
+  fi
+}
+
+look_at_markers() {
+  begin markers
+  grep -azH '^RELAUNCH_LAUNCH_ID=' /proc/[0-9]*/environ 2>&1
+  done_with $?
+}
+
+# --- listeners, and one walk over all open files for those who hold a card or a port
+
+look_at_listeners() {
+  sockets=
+  listening=$(grep -hsE 'local_address| 0A ' /proc/net/tcp /proc/net/tcp6)
+  begin listeners
+  printf '%s\n' "$listening"
+  done_with 0
+  [ -n "$PORTS" ] || return 0
+  wanted=
+  for port in $PORTS; do
+    wanted="$wanted $(printf '%04X' "$port")"
+  done
+  while read -r _ local _ state _ _ _ _ _ inode _; do
+    [ "$state" = 0A ] || continue
+    case "$wanted " in *" ${local##*:} "*) sockets="$sockets|$inode" ;; esac
+  done <<END
+$listening
+END
+}
+
+look_at_files() {
+  held=' -> /dev/nvidia'
+  [ -n "$sockets" ] && held="$held| -> socket:.(${sockets#|})\]"
+  leaders=$(grep -ls ') Z ' /proc/[0-9]*/stat)
+  threads=
+  for leader in $leaders; do
+    threads="$threads ${leader%/stat}/task/[0-9]*/fd"
+  done
+  # shellcheck disable=SC2086  # patterns and lists that are meant to be split
+  walk=$(ls -l /proc/[0-9]*/fd $threads 2>&1 | grep -E "^/proc/.*:\$|ermission denied|$held")
+  begin fds
+  printf '%s\n' "$walk"
+  done_with 0
+  here=
+  while read -r line; do
+    case $line in
+      /proc/*:) here=${line#/proc/} here=${here%%/*} ;;
+      *' -> '*) remember "$here" ;;
+    esac
+  done <<END
+$walk
+END
+}
+
+remember() {
+  case " $PIDS " in *" $1 "*) return 0 ;; esac
+  PIDS="$PIDS $1"
+}
+
+look_at_pids() {
+  count=0
+  for pid in $PIDS; do
+    count=$((count + 1))
+    [ "$count" -le "$MAX_PIDS" ] || break
+    begin "pid.$pid.facts"
+    cat "/proc/$pid/status" "/proc/$pid/cgroup" 2>/dev/null
+    done_with $?
+    begin "pid.$pid.cmdline"
+    head -c 16384 "/proc/$pid/cmdline" 2>/dev/null
+    done_with $?
+  done
+}
+
+# --- the disk, last, for a lost network disk can hold it for long
+
+look_at_disk() {
+  begin paths
+  count=0
+  for path in "$@"; do
+    if [ -e "$path" ]; then echo "$count yes"; else echo "$count no"; fi
+    count=$((count + 1))
+  done
+  done_with 0
+  count=0
+  for path in "$@"; do
+    begin "disk.$count"
+    if command -v timeout >/dev/null 2>&1; then timeout 5 df -Pk "$path" 2>&1; else df -Pk "$path" 2>&1; fi
+    done_with $?
+    count=$((count + 1))
+  done
+}
+
+look() {
+  PIDS=$GIVEN_PIDS
+  sockets=
+  printf '\n@relaunch %s begin\n' "$TOKEN" || exit 0
+  asked host && look_at_host
+  look_at_cards
+  asked devices && look_at_devices
+  look_at_processes
+  asked markers && look_at_markers
+  asked listeners && look_at_listeners
+  asked fds && look_at_files
+  asked pids && look_at_pids
+  asked disk && look_at_disk "$@"
+  printf '\n@relaunch %s end\n' "$TOKEN" || exit 0
+}
+
+# --- again and again: until the time is up, nobody listens, or a newer one has taken the slot
+
+take_slot() {
+  uid=$(id -u)
+  place=${XDG_RUNTIME_DIR:-/tmp}/relaunch-$uid
+  (umask 077; mkdir "$place") 2>/dev/null
+  MINE=
+  if [ -d "$place" ] && [ -O "$place" ] && [ ! -L "$place" ]; then
+    MINE=$place/watch.$SLOT
+    echo "$TOKEN" >"$MINE"
+  fi
+}
+
+still_mine() {
+  [ -n "$MINE" ] || return 0
+  current=
+  read -r current <"$MINE" 2>/dev/null
+  [ "$current" = "$TOKEN" ]
+}
+
+seconds_up() {
+  read -r up _ </proc/uptime
+  up=${up%.*}
+}
+
+pause() {
+  left=$EVERY
+  while [ "$left" -gt 1000 ]; do
+    sleep 1
+    printf '\n@relaunch %s beat\n' "$TOKEN" || exit 0
+    left=$((left - 1000))
+  done
+  sleep "$((left / 1000)).$(printf '%03d' "$((left % 1000))")" 2>/dev/null || sleep 1
+}
+
+watch() {
+  take_slot
+  seconds_up
+  end=$((up + FOR))
+  while still_mine; do
+    look "$@"
+    pause
+    seconds_up
+    [ "$up" -lt "$end" ] || break
+  done
+}
+
+main() {
+  SECTIONS=$1
+  shift
+  PORTS= GIVEN_PIDS= EVERY= FOR=3600 SLOT=default
+  count=$#
+  while [ "$count" -gt 0 ]; do
+    word=$1
+    shift
+    count=$((count - 1))
+    case $word in
+      port=*) PORTS="$PORTS ${word#*=}" ;;
+      pid=*) GIVEN_PIDS="$GIVEN_PIDS ${word#*=}" ;;
+      path=*) set -- "$@" "${word#*=}" ;;
+      every=*) EVERY=${word#*=} ;;
+      for=*) FOR=${word#*=} ;;
+      slot=*) SLOT=${word#*=} ;;
+    esac
+  done
+  if [ -n "$EVERY" ]; then watch "$@"; else look "$@"; fi
+}
+
+main "$@" </dev/null

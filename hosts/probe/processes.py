@@ -1,0 +1,214 @@
+"""Processes as /proc shows them. PURE.
+
+A pid alone is never a process: it is one only together with the boot, the pid namespace and the start time.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from hosts.probe.frames import Section, Unknown
+
+BOOT_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
+UID_LINE = re.compile(r"^d\S+\s+\d+\s+(\d+)\s+.*?/proc/(\d+)$", re.ASCII | re.M)
+NSPID_LINE = re.compile(r"^/proc/(\d+)/status:NSpid:\s+([\d\s]+)$", re.ASCII | re.M)
+MARKER = re.compile(rb"/proc/(\d+)/environ:RELAUNCH_LAUNCH_ID=([\x21-\x7e]{1,128})\Z")
+
+
+@dataclass(frozen=True)
+class ProcessIdentity:
+    """The same process as long as all four are equal."""
+
+    boot_id: str
+    pid_namespace: str
+    pid: int
+    start_time: int
+
+
+@dataclass(frozen=True)
+class HostIdentity:
+    """Which machine (or container) answered, since which boot, and as whom we asked."""
+
+    boot_id: str
+    hostname: str
+    uptime_seconds: float
+    pid_namespace: str
+    clock_ticks: int
+    uid: int
+    memory_total_mib: int | Unknown
+    memory_available_mib: int | Unknown
+
+
+@dataclass(frozen=True)
+class Process:
+    """One line of the process table. `start_time` in clock ticks since boot."""
+
+    pid: int
+    comm: str
+    state: str
+    parent: int
+    group: int
+    session: int
+    threads: int
+    start_time: int
+    uid: int | None = None
+
+    @property
+    def is_dead_zombie(self) -> bool:
+        """Ended, and only waits for its parent to notice; holds nothing."""
+        return self.state in "ZX" and self.threads <= 1
+
+    @property
+    def is_headless(self) -> bool:
+        """Its first thread has ended while others run on, and may hold a card."""
+        return self.state == "Z" and self.threads > 1
+
+
+@dataclass(frozen=True)
+class ProcessDetail:
+    """What is known of one process of interest. `pids` from the outermost namespace to its own."""
+
+    pid: int
+    argv: tuple[str, ...]
+    pids: tuple[int, ...]
+    thread_group: int
+    cgroup: str
+
+    @property
+    def command(self) -> str:
+        return " ".join(self.argv)
+
+
+@dataclass(frozen=True)
+class ProcessTable:
+    """All processes that the asker can see."""
+
+    by_pid: Mapping[int, Process] = field(default_factory=lambda: MappingProxyType({}))
+
+    def tree(self, pid: int) -> tuple[Process, ...]:
+        """The process and all its descendants, parents first; empty when it is gone."""
+        children: dict[int, list[Process]] = {}
+        for process in self.by_pid.values():
+            children.setdefault(process.parent, []).append(process)
+        found: dict[int, Process] = {}
+        todo = [self.by_pid[pid]] if pid in self.by_pid else []
+        while todo:
+            process = todo.pop(0)
+            if process.pid not in found:
+                found[process.pid] = process
+                todo += children.get(process.pid, [])
+        return tuple(found.values())
+
+    def identity(self, pid: int, host: HostIdentity) -> ProcessIdentity | None:
+        """Who this pid is now; None when nobody has it."""
+        process = self.by_pid.get(pid)
+        if process is None:
+            return None
+        return ProcessIdentity(host.boot_id, host.pid_namespace, pid, process.start_time)
+
+    def find(self, identity: ProcessIdentity, host: HostIdentity) -> Process | None:
+        """The process that was recorded, if it is still the same one."""
+        same = self.identity(identity.pid, host) == identity
+        return self.by_pid[identity.pid] if same else None
+
+
+def parse_host(section: Section) -> HostIdentity | Unknown:
+    """Who answered. Unknown without a boot id, a pid namespace and an uptime, for identities hang on them."""
+    words = dict(line.split(" ", 1) for line in section.text.splitlines() if " " in line)
+    kib = dict(re.findall(r"meminfo:(\w+):\s+(\d{1,15}) kB", section.text, re.ASCII))
+    uid = re.search(r"status:Uid:\s+\d+\s+(\d{1,10})", section.text, re.ASCII)
+    namespace = words.get("pid_namespace", "")
+    ticks = words.get("clock_ticks", "")
+    up = re.fullmatch(r"\d{1,12}(?:\.\d{1,6})?", words.get("uptime", ""), re.ASCII)
+    if not BOOT_ID.fullmatch(words.get("boot_id", "")) or not namespace or not up or uid is None:
+        return Unknown("The host did not say which boot it is in.")
+    return HostIdentity(
+        boot_id=words["boot_id"],
+        hostname=words.get("hostname", ""),
+        uptime_seconds=float(up.group()),
+        pid_namespace=namespace,
+        clock_ticks=int(ticks) if ticks.isascii() and ticks.isdigit() and int(ticks) else 100,
+        uid=int(uid.group(1)),
+        memory_total_mib=_kib_as_mib(kib.get("MemTotal")),
+        memory_available_mib=_kib_as_mib(kib.get("MemAvailable")),
+    )
+
+
+def _kib_as_mib(text: str | None) -> int | Unknown:
+    return int(text) // 1024 if text else Unknown("The host does not say how much memory it has.")
+
+
+def parse_stat(line: str) -> Process | None:
+    """One /proc/PID/stat, read from its last parenthesis, for a name may hold any; None when garbled."""
+    head, closing, tail = line.rpartition(") ")
+    number, opening, comm = head.partition(" (")
+    cells = tail.split()
+    if not closing or not opening or len(cells) < 20:
+        return None
+    wanted = [number, cells[1], cells[2], cells[3], cells[17], cells[19]]
+    if not all(re.fullmatch(r"-?[0-9]{1,20}", cell) for cell in wanted) or len(cells[0]) != 1:
+        return None
+    pid, parent, group, session, threads, start = map(int, wanted)
+    return Process(pid, comm, cells[0], parent, group, session, threads, start)
+
+
+def parse_processes(section: Section, uids: Section | None = None) -> ProcessTable | Unknown:
+    """The process table. Unknown when not one line is whole: there is always at least the asker itself."""
+    owners = parse_uids(uids) if uids is not None else {}
+    table: dict[int, Process] = {}
+    for line in section.text.split("\n"):
+        process = parse_stat(line)
+        if process is None:
+            continue
+        whole = {**process.__dict__, "uid": owners.get(process.pid)}
+        table[process.pid] = Process(**whole)
+    if not table:
+        return Unknown("The host did not list its processes.")
+    return ProcessTable(MappingProxyType(table))
+
+
+def parse_uids(section: Section) -> dict[int, int]:
+    """pid -> owner."""
+    return {int(pid): int(uid) for uid, pid in UID_LINE.findall(section.text)}
+
+
+def parse_nspids(section: Section) -> dict[int, tuple[int, ...]]:
+    """pid here -> all its pids, from this namespace to the innermost one."""
+    return {int(pid): tuple(map(int, chain.split())) for pid, chain in NSPID_LINE.findall(section.text)}
+
+
+def parse_markers(section: Section) -> dict[int, str] | Unknown:
+    """pid -> the launch it was started for, for every process whose environment we may read."""
+    text = section.content
+    if section.status == 127 or re.search(rb"(?:unrecognized|invalid) option", text):
+        return Unknown("The host's grep cannot search environments.")
+    found: dict[int, str] = {}
+    for piece in text.split(b"\0"):
+        match = MARKER.search(piece)
+        if match:
+            found[int(match.group(1))] = match.group(2).decode()
+    return found
+
+
+def parse_detail(pid: int, facts: Section, cmdline: Section) -> ProcessDetail | None:
+    """Command line, namespaces and cgroup of one process; None when it has gone."""
+    if facts.status != 0 and not facts.content.strip():
+        return None
+    text = facts.text
+    thread_group = re.search(r"^Tgid:\s+(\d+)$", text, re.M | re.ASCII)
+    chain = re.search(r"^NSpid:\s+([\d\s]+?)$", text, re.M | re.ASCII)
+    cgroup = re.search(r"^0::(/.*)$", text, re.M) or re.search(r"^\d+:[^:\n]*:(/.*)$", text, re.M)
+    argv = cmdline.text.rstrip("\0\n")
+    return ProcessDetail(
+        pid=pid,
+        argv=tuple(argv.split("\0")) if argv else (),
+        pids=tuple(map(int, chain.group(1).split())) if chain else (pid,),
+        thread_group=int(thread_group.group(1)) if thread_group else pid,
+        cgroup=cgroup.group(1) if cgroup else "",
+    )
+
+
+def descendants(table: ProcessTable, roots: Iterable[int]) -> frozenset[int]:
+    """The pids of these processes and all that came from them."""
+    return frozenset(process.pid for root in roots for process in table.tree(root))
