@@ -1,0 +1,3 @@
+from .srt import VERSION
+
+__version__ = VERSION
