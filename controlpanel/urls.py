@@ -4,12 +4,13 @@ from importlib.util import find_spec
 
 from django.urls import URLPattern, URLResolver, include, path
 
-from controlpanel.views import health, overview, signin
+from controlpanel.views import audit, health, overview, signin
 
 app_name = "controlpanel"
 
 _own = [
     path("", overview.overview, name="overview"),
+    path("audit/", audit.audit, name="audit"),
     path("healthz", health.healthz, name="healthz"),
     path("login/", signin.log_in, name="login"),
     path("logout/", signin.log_out, name="logout"),

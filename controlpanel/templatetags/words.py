@@ -1,0 +1,93 @@
+"""The words, icons and tones of every state, and numbers with their units. PURE."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a state is shown: a word, an icon, and a tone that only underlines the two."""
+
+    word: str
+    icon: str
+    tone: str
+
+
+GOOD, BUSY, WARN, BAD, OFF = "good", "busy", "warn", "bad", "off"
+
+LOOKS: dict[str, dict[str, Look]] = {
+    "job": {
+        "queued": Look("Queued", "clock", OFF),
+        "running": Look("Running", "progress", BUSY),
+        "waiting": Look("Waiting for a person", "hand-stop", WARN),
+        "unknown": Look("Unknown", "help-circle", WARN),
+        "succeeded": Look("Succeeded", "circle-check", GOOD),
+        "failed": Look("Failed", "alert-octagon", BAD),
+        "errored": Look("Error of the panel", "bug", BAD),
+        "cancelled": Look("Cancelled", "ban", OFF),
+        "rejected": Look("Discarded", "circle-x", OFF),
+        "expired": Look("Approval expired", "hourglass-off", OFF),
+    },
+    "step": {
+        "pending": Look("To do", "circle-dashed", OFF),
+        "running": Look("At work", "progress", BUSY),
+        "done": Look("Done", "circle-check", GOOD),
+        "failed": Look("Failed", "alert-octagon", BAD),
+        "skipped": Look("Skipped", "arrow-forward-up", OFF),
+    },
+    "service": {
+        "serving": Look("Serving", "circle-check", GOOD),
+        "not answering": Look("Not answering", "alert-triangle", BAD),
+        "crashed": Look("Crashed", "alert-octagon", BAD),
+        "stopped": Look("Stopped", "player-stop", OFF),
+        "unknown": Look("Unknown", "help-circle", WARN),
+    },
+    "launch": {
+        "intended": Look("About to start", "clock", OFF),
+        "starting": Look("Starting", "progress", BUSY),
+        "serving": Look("Serving", "circle-check", GOOD),
+        "ended": Look("Ended", "player-stop", OFF),
+        "failed": Look("Failed", "alert-octagon", BAD),
+        "abandoned": Look("Abandoned", "circle-x", OFF),
+        "unknown": Look("Unknown", "help-circle", WARN),
+    },
+    "check": {
+        "ok": Look("OK", "circle-check", GOOD),
+        "not ok": Look("Not OK", "alert-octagon", BAD),
+        "unknown": Look("Could not measure", "help-circle", WARN),
+        "info": Look("For information", "info-circle", OFF),
+    },
+    "reach": {
+        "unknown": Look("Not tested yet", "help-circle", WARN),
+        "reachable": Look("Reachable", "circle-check", GOOD),
+        "unreachable": Look("Unreachable", "plug-connected-x", BAD),
+    },
+}
+
+_NO_LOOK = Look("Unknown", "help-circle", WARN)
+
+
+def look(kind: str, value: str) -> Look:
+    """How the state ``value`` of a ``kind`` of thing is shown; a state that nobody named shows as unknown."""
+    return LOOKS[kind].get(value, _NO_LOOK)
+
+
+def size(mib: int | None) -> str:
+    """A size in MiB, in the unit people read: MiB below one GiB, else GiB with one decimal."""
+    if mib is None:
+        return "unknown"
+    return f"{mib} MiB" if mib < 1024 else f"{mib / 1024:,.1f} GiB"
+
+
+def duration(seconds: float, *, parts: int = 2) -> str:
+    """A length of time in its ``parts`` largest units: 3 s, 2 min 5 s, 1 h 12 min, 3 d 4 h."""
+    left = max(0, int(seconds))
+    if left == 0 and seconds > 0:
+        return f"{seconds:.1f} s"
+    found: list[str] = []
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60), ("s", 1)):
+        if left >= length or found:
+            found.append(f"{left // length} {unit}" if left >= length else "")
+            left %= length
+    return " ".join(word for word in found[:parts] if word) or "0 s"

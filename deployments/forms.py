@@ -1,0 +1,242 @@
+"""The forms of profiles, deployments and jobs."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+from django import forms
+
+from deployments import commandline
+from deployments.engines.registry import ENGINES
+from deployments.models import Deployment, Profile, Revision
+from hosts.models import Gpu, Host
+
+PLAIN = {"autocapitalize": "off", "spellcheck": "false", "autocomplete": "off"}
+
+
+class RevisionForm(forms.Form):
+    """How a server is started. After ``is_valid`` ``launch`` holds what the services take."""
+
+    command = forms.CharField(
+        label="Command line",
+        max_length=200_000,
+        widget=forms.Textarea(attrs=PLAIN | {"rows": 9}),
+        help_text="Paste it as you type it today. Variables in front, “cd … &&”, nohup and redirections are understood.",
+    )
+    env = forms.CharField(
+        label="Environment",
+        required=False,
+        max_length=100_000,
+        widget=forms.Textarea(attrs=PLAIN | {"rows": 3}),
+        help_text="One NAME=value a line, added to the login's own. No secrets.",
+    )
+    workdir = forms.CharField(
+        label="Working directory", required=False, max_length=500, widget=forms.TextInput(attrs=PLAIN)
+    )
+    port = forms.IntegerField(
+        label="Port", required=False, min_value=1, max_value=65535,
+        help_text="Empty: the port in the command line, else the engine's usual one.",
+    )  # fmt: skip
+    ready_pattern = forms.CharField(
+        label="Text in the log that says: ready",
+        required=False,
+        max_length=200,
+        help_text="Needed for a custom command; the panel knows the others.",
+        widget=forms.TextInput(attrs=PLAIN),
+    )
+    notes = forms.CharField(
+        label="What this revision is for", required=False, max_length=5000, widget=forms.Textarea(attrs={"rows": 2})
+    )
+
+    def __init__(self, *args: Any, engine: str = "", **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._engine = engine
+        self.launch: dict[str, Any] = {}
+
+    @staticmethod
+    def from_revision(revision: Revision) -> dict[str, Any]:
+        """Initial values that say what ``revision`` says."""
+        return {
+            "command": pretty(revision.argv),
+            "env": "\n".join(f"{name}={value}" for name, value in revision.env.items()),
+            "workdir": revision.workdir,
+            "port": revision.port,
+            "ready_pattern": revision.ready_pattern,
+        }
+
+    def clean_env(self) -> dict[str, str]:
+        """The environment's lines as a mapping."""
+        found: dict[str, str] = {}
+        for line in self.cleaned_data["env"].splitlines():
+            if not line.strip():
+                continue
+            name, equals, value = line.strip().partition("=")
+            if not equals:
+                raise forms.ValidationError(f"“{line.strip()}” is not NAME=value.")
+            found[name.strip()] = value
+        return found
+
+    def clean(self) -> dict[str, Any]:
+        """Read the command line; it may bring environment, directory and port along."""
+        cleaned = super().clean() or self.cleaned_data
+        if "command" not in cleaned or "env" not in cleaned:
+            return cleaned
+        try:
+            command = commandline.parse(cleaned["command"])
+        except ValueError as problem:
+            self.add_error("command", str(problem))
+            return cleaned
+        engine = ENGINES.get(cleaned.get("engine") or self._engine)
+        port = cleaned.get("port") or (engine.port(command.argv) if engine else None)
+        self.launch = {
+            "argv": command.argv,
+            "env": command.env | cleaned["env"],
+            "workdir": cleaned["workdir"] or command.workdir,
+            "port": port,
+            "ready_pattern": cleaned["ready_pattern"],
+            "notes": cleaned["notes"],
+        }
+        return cleaned
+
+
+class ProfileForm(RevisionForm):
+    """A new profile with its first revision."""
+
+    name = forms.CharField(label="Name", max_length=64, widget=forms.TextInput(attrs=PLAIN | {"autofocus": True}))
+    engine = forms.ChoiceField(label="Engine")
+    description = forms.CharField(label="What it serves", required=False, max_length=2000)
+    field_order = ["name", "engine", "description"]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        field = self.fields["engine"]
+        assert isinstance(field, forms.ChoiceField)
+        field.choices = [(key, engine.label) for key, engine in ENGINES.items()]
+
+    def clean_name(self) -> str:
+        """A name that is free."""
+        name: str = self.cleaned_data["name"]
+        if Profile.objects.filter(name=name).exists():
+            raise forms.ValidationError(f"There is already a profile named {name}: choose another name.")
+        return name
+
+
+class RevisionChoice(forms.ModelChoiceField):
+    """Revisions named with their notes, so that a person can tell them apart."""
+
+    def label_from_instance(self, obj: Any) -> str:
+        """Profile, number and the beginning of the notes."""
+        notes = obj.notes.splitlines()[0][:60] if obj.notes else ""
+        return f"{obj}: {notes}" if notes else str(obj)
+
+
+class DeploymentForm(forms.ModelForm):
+    """A service: its recipe, place and policy. ``host`` and ``gpus`` are the placement."""
+
+    host = forms.ModelChoiceField(label="Host", queryset=Host.objects.all(), empty_label="choose a host")
+    gpus = forms.MultipleChoiceField(label="Cards", required=False)
+    revision = RevisionChoice(
+        label="Profile and revision",
+        queryset=Revision.objects.select_related("profile").order_by("profile__name", "-number"),
+        empty_label="choose a revision",
+        help_text="What a start or restart launches. The port is the revision's.",
+    )
+    co_tenants = forms.CharField(
+        label="Other programs that may hold the same cards",
+        required=False,
+        max_length=1000,
+        help_text="Command names, separated by commas. They are never stopped. Empty: nobody else may.",
+        widget=forms.TextInput(attrs=PLAIN),
+    )
+
+    class Meta:
+        model = Deployment
+        fields = [
+            "name", "revision", "production", "requester_may_approve", "kill_own_by_itself", "co_tenants",
+            "drain_seconds", "term_seconds", "kill_seconds", "memory_seconds", "stuck_seconds", "port_seconds",
+            "ready_seconds", "approval_minutes",
+        ]  # fmt: skip
+        labels = {
+            "production": "People depend on it (production)",
+            "requester_may_approve": "Who asks for a job may approve it, if an approver",
+            "kill_own_by_itself": "After the time-out, kill this deployment's own processes without asking",
+        }
+        help_texts = {
+            "production": "Approving a stop or restart then asks for the deployment's name, typed.",
+            "requester_may_approve": "Off: a second person must approve every job.",
+            "kill_own_by_itself": "Only processes recorded as this server's. Off: the job waits and names each process.",
+        }
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        gpus = self.fields["gpus"]
+        assert isinstance(gpus, forms.MultipleChoiceField)
+        self.all_gpus = list(Gpu.objects.filter(present=True).select_related("host"))
+        if self.instance.pk:
+            known = {gpu.uuid for gpu in self.all_gpus}
+            self.lost_gpus = [uuid for uuid in self.instance.placement.gpu_uuids if uuid not in known]
+            self.initial |= {"host": self.instance.placement.host_id, "gpus": self.instance.placement.gpu_uuids}
+            self.initial["co_tenants"] = ", ".join(self.instance.co_tenants)
+        gpus.choices = [(gpu.uuid, str(gpu)) for gpu in self.all_gpus]
+
+    def clean_co_tenants(self) -> list[str]:
+        """The names as a list."""
+        return [name.strip() for name in self.cleaned_data["co_tenants"].split(",") if name.strip()]
+
+    def clean(self) -> dict[str, Any]:
+        """Keep only cards of the chosen host: another host's boxes may still be ticked behind it."""
+        cleaned = super().clean() or self.cleaned_data
+        host = cleaned.get("host")
+        own = {gpu.uuid for gpu in self.all_gpus if host and gpu.host_id == host.pk}
+        cleaned["gpus"] = [uuid for uuid in cleaned.get("gpus", []) if uuid in own]
+        if host and own and not cleaned["gpus"]:
+            self.add_error("gpus", f"Tick the cards of {host} that the server uses.")
+        return cleaned
+
+
+class JobForm(forms.Form):
+    """What to launch, why, and the way back. ``request_key`` makes a double click one job."""
+
+    which = forms.ChoiceField(required=False)
+    other = RevisionChoice(queryset=Revision.objects.none(), required=False, label="Revision", empty_label="choose one")
+    reason = forms.CharField(
+        label="Why",
+        max_length=2000,
+        widget=forms.Textarea(attrs={"rows": 2}),
+        help_text="For the approver and the history.",
+    )
+    way_back = forms.BooleanField(
+        label="If it fails, start again what was serving", required=False, initial=True,
+        help_text="So that nobody has to be awake for a roll-back.",
+    )  # fmt: skip
+    request_key = forms.UUIDField(widget=forms.HiddenInput)
+
+    def __init__(self, *args: Any, options: dict[str, Revision], profile: Profile, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._options = options
+        which, other = self.fields["which"], self.fields["other"]
+        assert isinstance(which, forms.ChoiceField) and isinstance(other, forms.ModelChoiceField)
+        which.choices = [(key, key) for key in [*options, "other"]]
+        other.queryset = profile.revisions.select_related("profile")
+
+    def clean(self) -> dict[str, Any]:
+        """Find the revision that was meant."""
+        cleaned = super().clean() or self.cleaned_data
+        which = cleaned.get("which")
+        cleaned["revision"] = self._options.get(which or "")
+        if which == "other":
+            cleaned["revision"] = cleaned.get("other")
+            if cleaned["revision"] is None:
+                self.add_error("other", "Choose the revision to launch.")
+        return cleaned
+
+
+def pretty(argv: list[str]) -> str:
+    """A command as a person would write it: one flag a line."""
+    lines: list[list[str]] = [[]]
+    for word in argv:
+        if word.startswith("--") and lines[-1]:
+            lines.append([])
+        lines[-1].append(shlex.quote(word))
+    return " \\\n  ".join(" ".join(line) for line in lines)

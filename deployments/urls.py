@@ -1,0 +1,31 @@
+from django.urls import path
+
+from deployments.lifecycle import JobKind
+from deployments.views import deployments, history, job, jobplan, profiles
+
+app_name = "deployments"
+
+urlpatterns = [
+    path("strip/", job.strip, name="strip"),
+    path("profiles/", profiles.profiles, name="profiles"),
+    path("profiles/new/", profiles.new, name="profile_new"),
+    path("profiles/<int:pk>/", profiles.profile, name="profile"),
+    path("profiles/<int:pk>/revise/", profiles.revise, name="revise"),
+    path("profiles/<int:pk>/compare/", profiles.compare, name="compare"),
+    path("deployments/", deployments.deployments, name="deployments"),
+    path("deployments/new/", deployments.new, name="deployment_new"),
+    path("deployments/<int:pk>/", deployments.deployment, name="deployment"),
+    path("deployments/<int:pk>/part/", deployments.part, name="deployment_part"),
+    path("deployments/<int:pk>/edit/", deployments.edit, name="deployment_edit"),
+    path("deployments/<int:pk>/restart/", jobplan.ask, {"kind": JobKind.RESTART}, name="plan_restart"),
+    path("deployments/<int:pk>/start/", jobplan.ask, {"kind": JobKind.START}, name="plan_start"),
+    path("deployments/<int:pk>/stop/", jobplan.ask, {"kind": JobKind.STOP}, name="plan_stop"),
+    path("launches/<uuid:pk>/proven/", deployments.proven, name="proven"),
+    path("jobs/", history.jobs, name="jobs"),
+    path("jobs/export.csv", history.export, name="jobs_csv"),
+    path("jobs/<int:pk>/", job.job, name="job"),
+    path("jobs/<int:pk>/part/<str:part>/", job.part, name="job_part"),
+    path("jobs/<int:pk>/gates/<int:gate_pk>/", job.answer, name="answer"),
+    path("jobs/<int:pk>/cancel/", job.cancel, name="cancel"),
+    path("jobs/<int:pk>/log.txt", history.log_text, name="log_text"),
+]

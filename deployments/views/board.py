@@ -1,0 +1,157 @@
+"""What the overview, the list of deployments and the strip on top show, read in a fixed number of queries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from django.db.models import Max, QuerySet
+from django.utils import timezone
+
+from deployments.lifecycle import ACTIVE, LIVE_LAUNCH, JobState, ServiceState
+from deployments.models import Deployment, Gate, Job, Launch, Placement, Revision
+from deployments.views.words import Word, deployment_word, job_word
+from hosts.models import Gpu, Host
+
+BAD_ENDS = (JobState.FAILED, JobState.ERRORED, JobState.EXPIRED)
+BAD_SERVICE = (ServiceState.CRASHED, ServiceState.NOT_ANSWERING)
+FREE_MARGIN_MIB = 64  # what an idle card may show above its baseline
+RECENT = timedelta(days=1)  # after that a failure is history, not news, for the strip
+
+
+@dataclass(frozen=True)
+class Row:
+    """A deployment with everything its line on a page says."""
+
+    deployment: Deployment
+    placement: Placement | None
+    gpus: list[Gpu]
+    active: Job | None
+    last: Job | None
+    launch: Launch | None
+
+    @property
+    def word(self) -> Word:
+        """Its state, ready for the page."""
+        return deployment_word(self.deployment, active=self.active)
+
+    @property
+    def running(self) -> Revision | None:
+        """The revision that serves now, when the panel started it."""
+        return self.launch.revision if self.launch else None
+
+    @property
+    def not_applied(self) -> bool:
+        """A restart would launch another revision than the one that serves."""
+        return self.running is not None and self.running.pk != self.deployment.revision_id
+
+    @property
+    def not_proven(self) -> bool:
+        """What serves is not what was proven."""
+        proven = self.deployment.proven_revision_id
+        return self.running is not None and proven is not None and self.running.pk != proven
+
+    @property
+    def failed(self) -> Job | None:
+        """The last job when it ended badly and nothing is under way."""
+        return self.last if self.last and not self.active and self.last.state in BAD_ENDS else None
+
+
+@dataclass(frozen=True)
+class SpareCard:
+    """A card that no deployment uses. ``state`` is free, held or unknown."""
+
+    gpu: Gpu
+    state: str
+    above_mib: int
+
+
+def rows(deployments: QuerySet[Deployment] | None = None) -> list[Row]:
+    """The deployments with their places, cards, jobs and live launches."""
+    found = list(
+        (Deployment.objects.all() if deployments is None else deployments)
+        .select_related("profile", "revision__profile", "proven_revision", "owner")
+        .prefetch_related("placements__host__via")
+    )
+    keys = [deployment.pk for deployment in found]
+    cards = _cards()
+    active = {job.deployment_id: job for job in jobs_now().filter(deployment__in=keys)}
+    newest = Job.objects.filter(deployment__in=keys).exclude(state__in=ACTIVE).values("deployment")
+    last_ids = newest.annotate(last=Max("pk")).order_by().values_list("last", flat=True)
+    last = {job.deployment_id: job for job in Job.objects.filter(pk__in=list(last_ids))}
+    live = Launch.objects.filter(deployment__in=keys, state__in=LIVE_LAUNCH).select_related("revision__profile")
+    launches = {launch.deployment_id: launch for launch in live}
+    return [
+        _row(deployment, cards, active.get(deployment.pk), last.get(deployment.pk), launches.get(deployment.pk))
+        for deployment in found
+    ]
+
+
+def _row(
+    deployment: Deployment,
+    cards: dict[tuple[int, str], Gpu],
+    active: Job | None,
+    last: Job | None,
+    launch: Launch | None,
+) -> Row:
+    placement = next(iter(deployment.placements.all()), None)
+    wanted = [(placement.host_id, uuid) for placement in deployment.placements.all() for uuid in placement.gpu_uuids]
+    gpus = sorted((cards[key] for key in wanted if key in cards), key=lambda gpu: gpu.index)
+    return Row(deployment, placement, gpus, active, last, launch)
+
+
+def _cards() -> dict[tuple[int, str], Gpu]:
+    return {(gpu.host_id, gpu.uuid): gpu for gpu in Gpu.objects.select_related("host")}
+
+
+def jobs_now() -> QuerySet[Job]:
+    """The jobs that are at work, wait, or have lost contact."""
+    return Job.objects.filter(state__in=ACTIVE).prefetch_related("steps", "gates")
+
+
+def spare_cards() -> list[SpareCard]:
+    """The cards that no deployment uses, once each even when a node and its container both show them."""
+    taken = {uuid for uuids in Placement.objects.values_list("gpu_uuids", flat=True) for uuid in uuids}
+    seen: dict[str, Gpu] = {}
+    for gpu in Gpu.objects.filter(present=True).exclude(uuid__in=taken).select_related("host__via"):
+        if gpu.uuid not in seen or gpu.host.transport != Host.TransportKind.PCT:
+            seen[gpu.uuid] = gpu
+    return [_spare(gpu) for gpu in sorted(seen.values(), key=lambda gpu: (gpu.host.name, gpu.index))]
+
+
+def _spare(gpu: Gpu) -> SpareCard:
+    if gpu.used_mib is None:
+        return SpareCard(gpu, "unknown", 0)
+    above = gpu.used_mib - (gpu.baseline_mib or 0)
+    return SpareCard(gpu, "free" if above <= FREE_MARGIN_MIB else "held", above)
+
+
+def open_gates() -> QuerySet[Gate]:
+    """The questions that wait for a person, oldest first."""
+    return Gate.objects.filter(answered_at=None, job__state=JobState.WAITING).select_related("job__deployment", "step")
+
+
+def troubled_hosts() -> QuerySet[Host]:
+    """Hosts that cannot be reached, or whose cards cannot be read."""
+    return (Host.objects.filter(reach=Host.Reach.UNREACHABLE) | Host.objects.exclude(gpu_problem="")).distinct()
+
+
+@dataclass(frozen=True)
+class Strip:
+    """The line on top of every page: the most urgent job, and how many more there are."""
+
+    job: Job | None
+    word: Word | None
+    more: int
+
+
+def strip() -> Strip:
+    """A failure of the last day outranks what waits, that outranks lost contact, that outranks progress."""
+    news = [
+        row.failed for row in rows() if row.failed and (row.failed.ended_at or timezone.now()) > timezone.now() - RECENT
+    ]
+    rank = {JobState.WAITING: 0, JobState.UNKNOWN: 1, JobState.RUNNING: 2, JobState.QUEUED: 3}
+    jobs = news + sorted(jobs_now(), key=lambda job: rank[JobState(job.state)])
+    if not jobs:
+        return Strip(None, None, 0)
+    return Strip(jobs[0], job_word(jobs[0]), len(jobs) - 1)

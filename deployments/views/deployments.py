@@ -1,0 +1,135 @@
+"""Deployments: the list, one deployment, the form, and the mark *proven*."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
+
+from controlpanel.access import Action, requires
+from controlpanel.audit import address_of
+from deployments import services
+from deployments.forms import DeploymentForm
+from deployments.models import Deployment, Launch, Revision
+from deployments.views import board
+from deployments.views.flags import FlagRow, flags_of, side_by_side
+from hosts.models import Host
+
+SHOWN = 20  # launches and jobs on a deployment's page; the rest is in the history
+
+
+@require_GET
+@requires(Action.LOOK)
+def deployments(request: HttpRequest) -> HttpResponse:
+    """All deployments with their live state."""
+    return render(request, "deployments/deployments.html", {"rows": board.rows(), "has_hosts": Host.objects.exists()})
+
+
+@require_http_methods(["GET", "POST"])
+@requires(Action.EDIT_DEPLOYMENT)
+def new(request: HttpRequest) -> HttpResponse:
+    """The form of a new deployment."""
+    form = DeploymentForm(request.POST or None, initial={key: request.GET[key] for key in ("host", "revision") if key in request.GET})
+    if request.method == "GET":
+        return _form(request, form)
+    if not form.is_valid():
+        return _form(request, form, status=422)
+    place = {"host": form.cleaned_data["host"], "gpu_uuids": form.cleaned_data["gpus"]}
+    unsaved = form.save(commit=False)
+    try:
+        made = services.create_deployment(unsaved, **place, actor=request.user, address=address_of(request))
+    except services.Refused as refused:
+        return _form(request, form, refused=refused, status=409)
+    messages.success(request, f"{made.name} is created. Nothing is started yet.")
+    return redirect("deployments:deployment", pk=made.pk)
+
+
+@require_http_methods(["GET", "POST"])
+@requires(Action.EDIT_DEPLOYMENT)
+def edit(request: HttpRequest, pk: int) -> HttpResponse:
+    """The form of a known deployment. What runs stays as it is."""
+    name = get_object_or_404(Deployment, pk=pk).name
+    form = DeploymentForm(request.POST or None, instance=Deployment.objects.get(pk=pk))
+    if request.method == "GET":
+        return _form(request, form, old_name=name)
+    if not form.is_valid():
+        return _form(request, form, old_name=name, status=422)
+    place = {"host": form.cleaned_data["host"], "gpu_uuids": form.cleaned_data["gpus"]}
+    changed = form.save(commit=False)
+    try:
+        services.update_deployment(changed, **place, actor=request.user, address=address_of(request))
+    except services.Refused as refused:
+        return _form(request, form, old_name=name, refused=refused, status=409)
+    messages.success(request, f"{changed.name} is saved. What runs stays as it is until the next restart.")
+    return redirect("deployments:deployment", pk=pk)
+
+
+def _form(request: HttpRequest, form: DeploymentForm, *, status: int = 200, **more: Any) -> HttpResponse:
+    by_host: dict[Host, list[Any]] = {}
+    for gpu in form.all_gpus:
+        by_host.setdefault(gpu.host, []).append(gpu)
+    context = {
+        "form": form,
+        "deployment": form.instance,
+        "cards": by_host.items(),
+        "ticked": form["gpus"].value() or [],
+        "has_revisions": Revision.objects.exists(),
+        "has_hosts": Host.objects.exists(),
+        **more,
+    }
+    return render(request, "deployments/deployment_form.html", context, status=status)
+
+
+@require_GET
+@requires(Action.LOOK)
+def deployment(request: HttpRequest, pk: int) -> HttpResponse:
+    """One deployment: what it does now, how that differs from what was proven, and its past."""
+    return render(request, "deployments/deployment.html", _context(pk))
+
+
+@require_GET
+@requires(Action.LOOK)
+def part(request: HttpRequest, pk: int) -> HttpResponse:
+    """The live part of that page, fetched again when something changed."""
+    return render(request, "deployments/_deployment.html", _context(pk))
+
+
+def _context(pk: int) -> dict[str, Any]:
+    found = get_object_or_404(Deployment, pk=pk)
+    row = board.rows(Deployment.objects.filter(pk=pk))[0]
+    proven = row.deployment.proven_revision
+    return {
+        "deployment": row.deployment,
+        "row": row,
+        "missing_cards": len(row.placement.gpu_uuids) - len(row.gpus) if row.placement else 0,
+        "differences": _differences(row.running, proven),
+        "pending": _differences(row.running, row.deployment.revision),
+        "launches": found.launches.select_related("revision__profile", "job")[:SHOWN],
+        "jobs": found.jobs.select_related("revision__profile").prefetch_related("steps", "gates")[:SHOWN],
+    }
+
+
+def _differences(running: Revision | None, other: Revision | None) -> list[FlagRow]:
+    """The flags in which what serves differs from another revision."""
+    if running is None or other is None or running.pk == other.pk:
+        return []
+    return [row for row in side_by_side(flags_of(running.argv), flags_of(other.argv)) if row.changed]
+
+
+@require_POST
+@requires(Action.APPROVE)
+def proven(request: HttpRequest, pk: UUID) -> HttpResponse:
+    """Mark a launch as proven: its revision becomes the one to go back to."""
+    launch = get_object_or_404(Launch.objects.select_related("revision__profile", "deployment"), pk=pk)
+    try:
+        services.mark_proven(launch, actor=request.user, address=address_of(request))
+    except services.Refused as refused:
+        return render(request, "409.html", {"refused": refused}, status=409)
+    messages.success(request, f"{launch.revision} is now the proven revision of {launch.deployment}.")
+    if launch.job_id:
+        return redirect("deployments:job", pk=launch.job_id)
+    return redirect("deployments:deployment", pk=launch.deployment_id)

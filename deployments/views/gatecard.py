@@ -1,0 +1,91 @@
+"""The card of a job that waits for a person: its choices, which of them this reader has, and who has the others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from controlpanel.access import ALLOWED, Action, Person, may
+from deployments.models import Gate, Job
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One answer. ``refusal`` is empty when the reader may give it, else says who may."""
+
+    key: str
+    label: str
+    detail: str
+    danger: bool
+    needs_reason: bool
+    needs_name: bool
+    refusal: str
+
+
+@dataclass(frozen=True)
+class GateCard:
+    """A question with its choices; the first one is recommended."""
+
+    gate: Gate
+    choices: list[Choice]
+
+    @property
+    def recommended(self) -> Choice | None:
+        """The first choice, when the reader may take it."""
+        return self.choices[0] if self.choices and not self.choices[0].refusal else None
+
+    @property
+    def others(self) -> list[Choice]:
+        """What else the reader may choose."""
+        return [choice for choice in self.choices[1:] if not choice.refusal]
+
+    @property
+    def waits_for(self) -> str:
+        """Who may take the recommended choice, when the reader may not."""
+        return self.choices[0].refusal if self.choices else ""
+
+    @property
+    def needs_name(self) -> bool:
+        """One of the reader's choices asks for the deployment's name."""
+        return any(choice.needs_name and not choice.refusal for choice in self.choices)
+
+    @property
+    def needs_reason(self) -> bool:
+        """One of the reader's choices asks for a reason."""
+        return any(choice.needs_reason and not choice.refusal for choice in self.choices)
+
+
+def gate_card(job: Job, *, user: Person) -> GateCard | None:
+    """The open question of a job as ``user`` sees it; None when none is open."""
+    gate = next((gate for gate in job.gates.all() if gate.answered_at is None), None)
+    if gate is None:
+        return None
+    return GateCard(gate, [_choice(job, choice, user=user) for choice in gate.choices])
+
+
+def _choice(job: Job, choice: dict[str, Any], *, user: Person) -> Choice:
+    production = job.deployment is not None and job.deployment.production
+    danger = bool(choice.get("danger"))
+    return Choice(
+        key=choice["key"],
+        label=choice["label"],
+        detail=choice.get("detail", ""),
+        danger=danger,
+        needs_reason=bool(choice.get("needs_reason")),
+        needs_name=production and (danger or choice["key"] == "approve"),
+        refusal=_refusal(job, choice, user=user),
+    )
+
+
+def _refusal(job: Job, choice: dict[str, Any], *, user: Person) -> str:
+    action = Action(choice["action"])
+    if not may(user, action):
+        return who_may(action)
+    policy = job.deployment is not None and job.deployment.requester_may_approve
+    own = job.requested_by_id is not None and job.requested_by_id == getattr(user, "pk", None)
+    return "another approver" if choice["key"] == "approve" and own and not policy else ""
+
+
+def who_may(action: Action) -> str:
+    """The roles that may do ``action``, in words: *an approver*, *an approver or an administrator*."""
+    return " or ".join(f"an {role}" if role[0] in "aeiou" else f"a {role}" for role in ALLOWED if action in ALLOWED[role])

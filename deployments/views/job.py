@@ -1,0 +1,117 @@
+"""The page of one job and its parts, and the two things a person can do to it: answer and cancel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import messages
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.http import require_GET, require_POST
+
+from controlpanel.access import Action, may, requires
+from controlpanel.audit import address_of
+from deployments import services
+from deployments.models import Gate, Job
+from deployments.views import board
+from deployments.views.gatecard import gate_card
+from deployments.views.outcome import outcome
+from deployments.views.words import job_word
+
+PARTS = ("header", "gate", "steps", "outcome")
+LAST_LINES = 200  # chunks shown to a browser without JavaScript
+
+
+@require_GET
+@requires(Action.LOOK)
+def strip(request: HttpRequest) -> HttpResponse:
+    """The line on top of every page, fetched again when something changed."""
+    return render(request, "deployments/_strip.html", {"strip": board.strip()})
+
+
+@require_GET
+@requires(Action.LOOK)
+def job(request: HttpRequest, pk: int) -> HttpResponse:
+    """The whole page."""
+    return _page(request, _job(pk))
+
+
+@require_GET
+@requires(Action.LOOK)
+def part(request: HttpRequest, pk: int, part: str) -> HttpResponse:
+    """One part of the page, fetched again when the job's version has risen."""
+    if part not in PARTS:
+        raise Http404
+    found = _job(pk)
+    return render(request, f"deployments/_job_{part}.html", _context(request, found))
+
+
+@require_POST
+@requires(Action.LOOK)
+def answer(request: HttpRequest, pk: int, gate_pk: int) -> HttpResponse:
+    """Give a waiting job its answer; who may choose what is the service's to say."""
+    found = _job(pk)
+    gate = get_object_or_404(Gate.objects.select_related("job__deployment"), pk=gate_pk, job=found)
+    given = {key: request.POST.get(key, "") for key in ("choice", "comment", "plan_hash")}
+    try:
+        _check_name(request, gate, choice=given["choice"])
+        services.answer_gate(gate, **given, actor=request.user, address=address_of(request))
+    except services.Refused as refused:
+        return _page(request, _job(pk), refused=refused, typed=given, status=409)
+    return redirect("deployments:job", pk=pk)
+
+
+def _check_name(request: HttpRequest, gate: Gate, *, choice: str) -> None:
+    """On production what stops or kills something needs the deployment's name, typed."""
+    deployment = gate.job.deployment
+    option = next((option for option in gate.choices if option["key"] == choice), {})
+    if deployment is None or not deployment.production or not (choice == "approve" or option.get("danger")):
+        return
+    if request.POST.get("typed_name", "").strip() != deployment.name:
+        raise services.Refused(
+            f"{deployment.name} is a production deployment.", hint=f"Type its name, {deployment.name}, to confirm."
+        )
+
+
+@require_POST
+@requires(Action.LOOK)
+def cancel(request: HttpRequest, pk: int) -> HttpResponse:
+    """Ask the job to stop where it is."""
+    found = _job(pk)
+    if not _may_cancel(request):
+        raise PermissionDenied("This needs a role that may ask for jobs or approve them.")
+    try:
+        services.cancel_job(found, actor=request.user, address=address_of(request))
+    except services.Refused as refused:
+        return _page(request, _job(pk), refused=refused, status=409)
+    messages.success(request, f"Asked to cancel the {found.kind} of {found.deployment_name}.")
+    return redirect("deployments:job", pk=pk)
+
+
+def _job(pk: int) -> Job:
+    jobs = Job.objects.select_related("deployment", "revision__profile", "previous_revision__profile")
+    return get_object_or_404(jobs.prefetch_related("steps", "gates"), pk=pk)
+
+
+def _page(request: HttpRequest, job: Job, *, status: int = 200, **more: Any) -> HttpResponse:
+    context = _context(request, job) | {"last_lines": reversed(job.log.order_by("-seq")[:LAST_LINES])}
+    return render(request, "deployments/job.html", context | more, status=status)
+
+
+def _context(request: HttpRequest, job: Job) -> dict[str, Any]:
+    deployment = job.deployment
+    return {
+        "job": job,
+        "word": job_word(job),
+        "card": gate_card(job, user=request.user),
+        "answered": [gate for gate in job.gates.all() if gate.answered_at],
+        "steps": job.steps.prefetch_related("checks", "effects"),
+        "may_cancel": job.is_active and not job.cancel_requested_by and _may_cancel(request),
+        "gpus": deployment.placement.gpus if deployment else [],
+        **outcome(job),
+    }
+
+
+def _may_cancel(request: HttpRequest) -> bool:
+    return may(request.user, Action.ASK) or may(request.user, Action.APPROVE)

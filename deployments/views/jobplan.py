@@ -1,0 +1,70 @@
+"""The form that asks for a restart, a start or a stop. It makes a job that plans first; nothing happens yet."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import uuid4
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.http import require_http_methods
+
+from controlpanel.access import Action, requires
+from controlpanel.audit import address_of
+from deployments import services
+from deployments.forms import JobForm
+from deployments.lifecycle import JobKind
+from deployments.models import Deployment, Revision
+from deployments.views import board
+
+TEMPLATE = "deployments/job_form.html"
+
+
+@require_http_methods(["GET", "POST"])
+@requires(Action.ASK)
+def ask(request: HttpRequest, pk: int, kind: JobKind) -> HttpResponse:
+    """Choose what to launch and say why; the answer is the job's page with its plan."""
+    deployment = get_object_or_404(Deployment.objects.select_related("profile", "revision__profile"), pk=pk)
+    row = board.rows(Deployment.objects.filter(pk=pk))[0]
+    options = _options(deployment, running=row.running, kind=kind)
+    context: dict[str, Any] = {"deployment": deployment, "row": row, "kind": kind, "options": _described(options)}
+    if request.method == "GET":
+        first = request.GET.get("which", "")
+        initial = {"request_key": uuid4(), "which": first if first in options else next(iter(options), "")}
+        form = JobForm(options=options, profile=deployment.profile, initial=initial)
+        return render(request, TEMPLATE, context | {"form": form})
+    form = JobForm(request.POST, options=options, profile=deployment.profile)
+    context["form"] = form
+    if not form.is_valid():
+        return render(request, TEMPLATE, context, status=422)
+    fields = {key: form.cleaned_data[key] for key in ("revision", "reason", "way_back", "request_key")}
+    try:
+        job = services.request_job(deployment, kind=kind, **fields, actor=request.user, address=address_of(request))
+    except services.Refused as refused:
+        return render(request, TEMPLATE, context | {"refused": refused}, status=409)
+    return redirect("deployments:job", pk=job.pk)
+
+
+def _options(deployment: Deployment, *, running: Revision | None, kind: JobKind) -> dict[str, Revision]:
+    """What may be launched with one click, the likeliest first."""
+    if kind == JobKind.STOP:
+        return {}
+    found: dict[str, Revision] = {}
+    if running is not None:
+        found["same"] = running
+    if running is None or running.pk != deployment.revision_id:
+        found["chosen"] = deployment.revision
+    if deployment.proven_revision is not None and deployment.proven_revision not in found.values():
+        found["proven"] = deployment.proven_revision
+    return found
+
+
+WORDS = {
+    "same": "The same flags again",
+    "chosen": "The revision set for this deployment",
+    "proven": "The proven revision",
+}
+
+
+def _described(options: dict[str, Revision]) -> list[dict[str, Any]]:
+    return [{"key": key, "title": WORDS[key], "revision": revision} for key, revision in options.items()]

@@ -1,0 +1,57 @@
+"""What a job came to: the diagnosis of a failure, or what the server runs with after a success."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from deployments.lifecycle import JobState
+from deployments.models import Job, Launch, LogChunk
+from deployments.views.flags import in_effect
+from hosts.models import Gpu
+
+FAILED = (JobState.FAILED, JobState.ERRORED)
+
+
+def outcome(job: Job) -> dict[str, Any]:
+    """Context of the outcome part; of an active job only what is known already."""
+    launch = job.launches.select_related("revision__profile").first()
+    failed = job.state in FAILED
+    deployment = job.deployment
+    proven = deployment.proven_revision if deployment else None
+    return {
+        "launch": launch,
+        "failed": failed,
+        "succeeded": job.state == JobState.SUCCEEDED,
+        "diagnosis_link": _line_link(job) if failed else "",
+        "proven": proven,
+        "retry_proven": failed and proven is not None,
+        "in_effect": _in_effect(launch),
+        "memory": _memory(launch) if launch else [],
+        "is_proven": bool(launch and proven and launch.revision_id == proven.pk),
+    }
+
+
+def _in_effect(launch: Launch | None) -> dict[str, Any]:
+    if launch is None or not launch.effective:
+        return {}
+    rows = in_effect(launch.requested.get("argv", []), launch.effective)
+    return {"rows": rows, "changed": sum(row.changed for row in rows), "all": sorted(launch.effective.items())}
+
+
+def _memory(launch: Launch) -> list[dict[str, Any]]:
+    """Memory of the launch's cards, before the start and now."""
+    cards = Gpu.objects.filter(host=launch.host_id, uuid__in=list(launch.memory_before)).order_by("index")
+    return [{"gpu": gpu, "before": launch.memory_before[gpu.uuid]} for gpu in cards]
+
+
+def _line_link(job: Job) -> str:
+    """The address of the line that names the cause, as the log viewer numbers lines; empty when it is not known."""
+    diagnosis = job.diagnosis or {}
+    seq = diagnosis.get("log_seq")
+    if seq is None:
+        return ""
+    chunk = LogChunk.objects.filter(job=job, seq=seq).first()
+    lines = chunk.text.split("\n") if chunk else []
+    wanted = (diagnosis.get("line") or "").strip()
+    number = next((number for number, line in enumerate(lines) if wanted and wanted in line), 0)
+    return f"#L-{seq}-{number}"

@@ -1,0 +1,134 @@
+"""Profiles: the list, one profile with its revisions, and the forms that make new ones."""
+
+from __future__ import annotations
+
+import shlex
+
+from django.contrib import messages
+from django.db.models import Count, Max
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.http import require_GET, require_http_methods
+
+from controlpanel.access import Action, requires
+from controlpanel.audit import address_of
+from deployments import services
+from deployments.engines.registry import ENGINES
+from deployments.forms import ProfileForm, RevisionForm, pretty
+from deployments.models import Deployment, Launch, Profile, Revision
+from deployments.views.flags import flags_of, side_by_side
+
+
+@require_GET
+@requires(Action.LOOK)
+def profiles(request: HttpRequest) -> HttpResponse:
+    """All profiles with the number of their newest revision."""
+    found = Profile.objects.annotate(
+        newest_number=Max("revisions__number"),
+        changed_at=Max("revisions__created_at"),
+        used_by=Count("deployments", distinct=True),
+    )
+    rows = [
+        (profile, ENGINES[profile.engine].label if profile.engine in ENGINES else profile.engine) for profile in found
+    ]
+    return render(request, "deployments/profiles.html", {"rows": rows})
+
+
+@require_http_methods(["GET", "POST"])
+@requires(Action.EDIT_PROFILE)
+def new(request: HttpRequest) -> HttpResponse:
+    """The form of a new profile."""
+    form = ProfileForm(request.POST or None)
+    context = {"form": form}
+    if request.method == "GET":
+        return render(request, "deployments/profile_form.html", context)
+    if not form.is_valid():
+        return render(request, "deployments/profile_form.html", context, status=422)
+    head = {key: form.cleaned_data[key] for key in ("name", "engine", "description")}
+    try:
+        profile = services.create_profile(**head, **form.launch, actor=request.user, address=address_of(request))
+    except services.Refused as refused:
+        return render(request, "deployments/profile_form.html", context | {"refused": refused}, status=409)
+    messages.success(request, f"{profile.name} is created with revision 1.")
+    return redirect("deployments:profile", pk=profile.pk)
+
+
+@require_http_methods(["GET", "POST"])
+@requires(Action.EDIT_PROFILE)
+def revise(request: HttpRequest, pk: int) -> HttpResponse:
+    """The form of a new revision, filled from ``?from=`` or the newest one."""
+    profile = get_object_or_404(Profile, pk=pk)
+    base = _revision(profile, request.GET.get("from")) or profile.newest
+    form = RevisionForm(request.POST or None, engine=profile.engine, initial=RevisionForm.from_revision(base))
+    context = {"form": form, "profile": profile, "base": base}
+    if request.method == "GET":
+        return render(request, "deployments/profile_form.html", context)
+    if not form.is_valid():
+        return render(request, "deployments/profile_form.html", context, status=422)
+    try:
+        made = services.add_revision(profile, **form.launch, actor=request.user, address=address_of(request))
+    except services.Refused as refused:
+        return render(request, "deployments/profile_form.html", context | {"refused": refused}, status=409)
+    messages.success(request, f"{made} is saved. Nothing changes on a host before a deployment is restarted with it.")
+    return redirect("deployments:profile", pk=pk)
+
+
+@require_GET
+@requires(Action.LOOK)
+def profile(request: HttpRequest, pk: int) -> HttpResponse:
+    """One profile: its newest command line, all revisions, and who uses it."""
+    found = get_object_or_404(Profile, pk=pk)
+    revisions = list(found.revisions.select_related("created_by", "profile"))
+    shown = _revision(found, request.GET.get("revision")) or revisions[0]
+    deployments = Deployment.objects.filter(profile=found).select_related("revision", "proven_revision")
+    served = Launch.objects.filter(revision__profile=found, ready_at__isnull=False)
+    context = {
+        "profile": found,
+        "engine": ENGINES[found.engine].label if found.engine in ENGINES else found.engine,
+        "revisions": revisions,
+        "shown": shown,
+        "command": _typed(shown),
+        "deployments": deployments,
+        "proven": {deployment.proven_revision_id for deployment in deployments},
+        "served": set(served.values_list("revision_id", flat=True)),
+    }
+    return render(request, "deployments/profile.html", context)
+
+
+@require_GET
+@requires(Action.LOOK)
+def compare(request: HttpRequest, pk: int) -> HttpResponse:
+    """Two revisions side by side: ``left`` and ``right`` are revision ids of any profile of the same deployment."""
+    found = get_object_or_404(Profile, pk=pk)
+    revisions = list(found.revisions.all())
+    right = _any_revision(request.GET.get("right")) or revisions[0]
+    left = _any_revision(request.GET.get("left")) or (revisions[1] if len(revisions) > 1 else right)
+    rows = side_by_side(flags_of(left.argv), flags_of(right.argv))
+    env = side_by_side(left.env, right.env)
+    rest = side_by_side(_rest(left), _rest(right))
+    context = {
+        "profile": found, "revisions": revisions, "left": left, "right": right,
+        "tables": [("Flags", rows), ("Environment", env), ("Place", rest)],
+        "changes": sum(row.changed for row in [*rows, *env, *rest]),
+    }  # fmt: skip
+    return render(request, "deployments/compare.html", context)
+
+
+def _rest(revision: Revision) -> dict[str, str]:
+    found = {"working directory": revision.workdir, "port": str(revision.port), "ready pattern": revision.ready_pattern}
+    return {name: value for name, value in found.items() if value}
+
+
+def _typed(revision: Revision) -> str:
+    """The exact command line, environment first, one flag a line."""
+    place = f"cd {shlex.quote(revision.workdir)} &&\n" if revision.workdir else ""
+    env = "".join(f"{name}={shlex.quote(value)} \\\n" for name, value in revision.env.items())
+    return place + env + pretty(revision.argv)
+
+
+def _revision(profile: Profile, number: str | None) -> Revision | None:
+    return profile.revisions.filter(number=number).first() if number and number.isdigit() else None
+
+
+def _any_revision(pk: str | None) -> Revision | None:
+    return Revision.objects.filter(pk=pk).select_related("profile").first() if pk and pk.isdigit() else None

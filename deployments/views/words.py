@@ -1,0 +1,52 @@
+"""How a job and a deployment are named on a page: one word that says what is going on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from deployments.lifecycle import JobKind, JobState, StepState
+from deployments.models import Deployment, Job, JobStep
+
+DOING = {JobKind.RESTART: "Restarting", JobKind.START: "Starting", JobKind.STOP: "Stopping"}
+UNDONE = (StepState.PENDING, StepState.RUNNING)
+
+
+@dataclass(frozen=True)
+class Word:
+    """A state ready for the ``state`` tag: kind and value give icon and tone, the word says it."""
+
+    kind: str
+    value: str
+    text: str
+
+
+def job_word(job: Job) -> Word:
+    """What the job is doing now, or how it ended. Reads ``job.steps`` (prefetch it for lists)."""
+    if job.state == JobState.RUNNING:
+        steps = list(job.steps.all())
+        return Word("job", job.state, f"{DOING[JobKind(job.kind)]}{_progress(steps)}")
+    if job.state == JobState.WAITING:
+        gate = next((gate for gate in job.gates.all() if gate.answered_at is None), None)
+        approval = gate is None or gate.kind == "plan"
+        return Word("job", job.state, "Waiting for approval" if approval else "Waiting for a decision")
+    if job.state == JobState.FAILED:
+        return Word("job", job.state, f"{job.get_kind_display()} failed")
+    return Word("job", job.state, "")
+
+
+def _progress(steps: list[JobStep]) -> str:
+    """`` 3/6`` for the step at work; of a way back only its own steps count."""
+    on_way_back = any(step.way_back and step.state != StepState.PENDING for step in steps)
+    round_steps = [step for step in steps if step.way_back == on_way_back]
+    done = sum(step.state not in UNDONE for step in round_steps)
+    if not round_steps:
+        return ""
+    number = min(done + 1, len(round_steps))
+    return f"{' the previous one' if on_way_back else ''} {number}/{len(round_steps)}"
+
+
+def deployment_word(deployment: Deployment, *, active: Job | None) -> Word:
+    """A deployment's state: its job's while one is at work or waits, else what the monitor saw."""
+    if active is not None and active.state != JobState.WAITING:
+        return job_word(active)
+    return Word("service", deployment.state, "")

@@ -1,0 +1,88 @@
+"""The forms of the host pages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+
+from hosts.models import Host
+
+
+class HostForm(forms.ModelForm):
+    """Where a host is and how the panel gets in. Which fields count depends on the transport."""
+
+    class Meta:
+        model = Host
+        fields = [
+            "name", "transport", "address", "port", "user", "via", "vmid", "key_source", "key_path", "sudo", "look_only",
+        ]  # fmt: skip
+        labels = {
+            "transport": "How the panel reaches it",
+            "via": "Reached through",
+            "vmid": "Container id",
+            "key_source": "Key to sign in with",
+            "key_path": "Path of the key file",
+            "sudo": "Use sudo where root is needed",
+            "look_only": "Look only",
+        }
+        help_texts = {
+            "name": "The name on every page, for example gpu-box-1.",
+            "address": "A host name or an IP address.",
+            "user": "root sees every process that holds a card; with another login tick “use sudo” below.",
+            "vmid": "The number that `pct list` shows on the Proxmox host.",
+            "key_path": "A private key on the panel's own machine, readable by the panel's user.",
+            "sudo": "For a login that is not root: commands that need root run as sudo -n (it must ask for no password).",
+            "look_only": "Show everything, change nothing: no restart, start or stop on this host.",
+        }
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        others = Host.objects.filter(transport=Host.TransportKind.SSH).exclude(pk=self.instance.pk)
+        via = self.fields["via"]
+        assert isinstance(via, forms.ModelChoiceField)
+        via.queryset = others
+        via.empty_label = "nothing: directly"
+        self.fields["port"].required = False
+        self.fields["name"].widget.attrs["autofocus"] = True
+        for name in ("name", "address", "user", "key_path"):
+            self.fields[name].widget.attrs |= {"autocapitalize": "off", "spellcheck": "false"}
+
+    def clean_port(self) -> int:
+        """An empty port is the usual one; a container or this machine has none."""
+        return self.cleaned_data.get("port") or 22
+
+    def clean(self) -> dict[str, Any]:
+        """Forget what was typed into fields that the transport does not use."""
+        found = super().clean() or self.cleaned_data
+        transport = found.get("transport")
+        if transport != Host.TransportKind.SSH:
+            found |= {"address": "", "key_source": Host.KeySource.PANEL, "key_path": "", "sudo": False}
+        if transport != Host.TransportKind.PCT:
+            found["vmid"] = None
+        if transport == Host.TransportKind.LOCAL:
+            found["via"] = None
+        return found
+
+
+class TrustForm(forms.Form):
+    """What the person read on the host's own screen, to be compared with what the connection offered."""
+
+    fingerprint = forms.CharField(
+        label="Fingerprint that the host itself shows",
+        help_text="Paste the whole line or the part that begins with SHA256:.",
+        max_length=300,
+        strip=True,
+        widget=forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false", "placeholder": "SHA256:…"}),
+    )
+
+    def clean_fingerprint(self) -> str:
+        """The fingerprint alone, when the whole line that ssh-keygen prints was pasted."""
+        typed: str = self.cleaned_data["fingerprint"]
+        return next((word for word in typed.split() if word.startswith("SHA256:")), typed)
+
+
+class BaselineForm(forms.Form):
+    """The memory in use of a card that nobody holds, when it is too much to be believed without a person."""
+
+    mib = forms.IntegerField(label="Memory in use when nobody holds the card", min_value=0, max_value=1_000_000)

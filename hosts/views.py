@@ -1,0 +1,193 @@
+"""The host pages: the list, one host with the steps that make it usable, and the forms behind them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import messages
+from django.db.models import Count, Q
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
+
+from controlpanel.access import Action, requires
+from controlpanel.audit import address_of
+from hosts import services
+from hosts.forms import BaselineForm, HostForm, TrustForm
+from hosts.models import Gpu, Host, HostKey
+
+PARTS = {"keys", "test", "cards", "header"}
+KEY_FILES = {"ssh-ed25519": "ed25519", "ssh-rsa": "rsa"}
+REFUSED = 409
+
+
+@require_GET
+@requires(Action.LOOK)
+def hosts(request: HttpRequest) -> HttpResponse:
+    """All hosts with their reach and cards."""
+    rows = Host.objects.select_related("via").annotate(card_count=Count("gpus", filter=Q(gpus__present=True)))
+    return render(request, "hosts/hosts.html", {"hosts": rows})
+
+
+@require_http_methods(["GET", "POST"])
+@requires(Action.EDIT_HOST)
+def add(request: HttpRequest) -> HttpResponse:
+    """The form of a new host; on success its page, where the next steps stand."""
+    if request.method == "GET":
+        wanted = request.GET.get("transport", Host.TransportKind.SSH)
+        return _form(request, HostForm(initial={"transport": wanted}))
+    form = HostForm(request.POST)
+    if not form.is_valid():
+        return _form(request, form, status=422)
+    try:
+        host = services.register_host(form.save(commit=False), actor=request.user, address=address_of(request))
+    except services.Refused as refused:
+        return _form(request, form, refused=refused, status=REFUSED)
+    messages.success(request, f"{host.name} is added. The steps below make it usable.")
+    return redirect("hosts:host", pk=host.pk)
+
+
+@require_http_methods(["GET", "POST"])
+@requires(Action.EDIT_HOST)
+def edit(request: HttpRequest, pk: int) -> HttpResponse:
+    """The form of a known host."""
+    host = get_object_or_404(Host, pk=pk)
+    form = HostForm(request.POST or None, instance=host)
+    name = Host.objects.values_list("name", flat=True).get(pk=pk)
+    if request.method == "GET":
+        return _form(request, form, old_name=name)
+    if not form.is_valid():
+        return _form(request, form, old_name=name, status=422)
+    try:
+        services.update_host(form.save(commit=False), actor=request.user, address=address_of(request))
+    except services.Refused as refused:
+        return _form(request, form, old_name=name, refused=refused, status=REFUSED)
+    messages.success(request, f"{host.name} is saved.")
+    return redirect("hosts:host", pk=pk)
+
+
+def _form(request: HttpRequest, form: HostForm, *, status: int = 200, **more: Any) -> HttpResponse:
+    return render(request, "hosts/form.html", {"form": form, "host": form.instance, **more}, status=status)
+
+
+@require_GET
+@requires(Action.LOOK)
+def host(request: HttpRequest, pk: int) -> HttpResponse:
+    """One host: the steps from its address to its cards."""
+    return _page(request, _host(pk))
+
+
+@require_GET
+@requires(Action.LOOK)
+def host_part(request: HttpRequest, pk: int, part: str) -> HttpResponse:
+    """One part of the host's page, fetched again when its test goes on."""
+    if part not in PARTS:
+        raise Http404
+    return render(request, f"hosts/_{part}.html", _context(_host(pk)))
+
+
+@require_POST
+@requires(Action.LOOK)
+def test(request: HttpRequest, pk: int) -> HttpResponse:
+    """Ask a worker to try the connection."""
+    found = _host(pk)
+    try:
+        services.request_test(found, actor=request.user, address=address_of(request))
+    except services.Refused as refused:
+        return _page(request, found, refused=refused, status=REFUSED)
+    return redirect(f"{_url(found)}#test")
+
+
+@require_POST
+@requires(Action.TRUST_HOST_KEY)
+def trust(request: HttpRequest, pk: int, key_pk: int) -> HttpResponse:
+    """Pin an offered key, if the fingerprint that the person read on the host is the same."""
+    found = _host(pk)
+    key = get_object_or_404(HostKey, pk=key_pk, host=found)
+    form = TrustForm(request.POST)
+    if not form.is_valid():
+        return _page(request, found, trust_form=form, status=422)
+    typed = form.cleaned_data["fingerprint"]
+    try:
+        services.trust_key(key, typed_fingerprint=typed, actor=request.user, address=address_of(request))
+    except services.Refused as refused:
+        return _page(request, found, trust_form=form, refused=refused, status=REFUSED)
+    messages.success(request, f"The key of {found.name} is trusted. Test the connection next.")
+    return redirect("hosts:host", pk=pk)
+
+
+@require_POST
+@requires(Action.TRUST_HOST_KEY)
+def forget(request: HttpRequest, pk: int, key_pk: int) -> HttpResponse:
+    """Take the trust in a key back."""
+    found = _host(pk)
+    key = get_object_or_404(HostKey, pk=key_pk, host=found)
+    try:
+        services.forget_key(key, actor=request.user, address=address_of(request))
+    except services.Refused as refused:
+        return _page(request, found, refused=refused, status=REFUSED)
+    messages.success(request, f"The key is forgotten: {found.name} is not reached until a key is trusted again.")
+    return redirect("hosts:host", pk=pk)
+
+
+@require_POST
+@requires(Action.APPROVE)
+def baseline(request: HttpRequest, pk: int, gpu_pk: int) -> HttpResponse:
+    """Confirm what a card's memory in use is when nobody holds it."""
+    found = _host(pk)
+    gpu = get_object_or_404(Gpu, pk=gpu_pk, host=found)
+    form = BaselineForm(request.POST)
+    if not form.is_valid():
+        return _page(request, found, baseline_form=form, baseline_gpu=gpu.pk, status=422)
+    mib = form.cleaned_data["mib"]
+    try:
+        services.confirm_baseline(gpu, mib=mib, actor=request.user, address=address_of(request))
+    except services.Refused as refused:
+        return _page(request, found, baseline_form=form, baseline_gpu=gpu.pk, refused=refused, status=REFUSED)
+    messages.success(request, f"GPU {gpu.index} counts as free at {mib} MiB.")
+    return redirect(f"{_url(found)}#cards")
+
+
+@require_POST
+@requires(Action.EDIT_HOST)
+def delete(request: HttpRequest, pk: int) -> HttpResponse:
+    """Forget a host that nothing uses."""
+    found = _host(pk)
+    try:
+        services.remove_host(found, actor=request.user, address=address_of(request))
+    except services.Refused as refused:
+        return _page(request, found, refused=refused, status=REFUSED)
+    messages.success(request, f"{found.name} is removed.")
+    return redirect("hosts:hosts")
+
+
+def _host(pk: int) -> Host:
+    return get_object_or_404(Host.objects.select_related("via"), pk=pk)
+
+
+def _url(host: Host) -> str:
+    return redirect("hosts:host", pk=host.pk).url
+
+
+def _page(request: HttpRequest, host: Host, *, status: int = 200, **more: Any) -> HttpResponse:
+    return render(request, "hosts/host.html", _context(host) | more, status=status)
+
+
+def _context(host: Host) -> dict[str, Any]:
+    keys = list(host.keys.order_by("-offered_at"))
+    pinned = [key for key in keys if key.pinned_at]
+    offered = [key for key in keys if not key.pinned_at]
+    for key in keys:
+        key.file = f"/etc/ssh/ssh_host_{KEY_FILES.get(key.key_type, 'ecdsa')}_key.pub"  # type: ignore[attr-defined]
+    return {
+        "host": host,
+        "pinned": pinned,
+        "offered": offered,
+        "key_changed": bool(pinned and offered),
+        "public_key": services.panel_public_key() if host.key_source == Host.KeySource.PANEL else "",
+        "last_test": host.tests.first(),
+        "gpus": host.gpus.filter(present=True),
+        "gone": host.gpus.filter(present=False),
+        "placements": host.placements.select_related("deployment"),
+        "trust_form": TrustForm(),
+    }

@@ -1,0 +1,13 @@
+// What every page needs. Each concern is its own module.
+import "./live.js";
+import "./gpus.js";
+import "./refetch.js";
+import { startTimes } from "./times.js";
+import { startNav } from "./nav.js";
+import { startCopy } from "./copy.js";
+import { startFields } from "./fields.js";
+
+startNav();
+startTimes();
+startCopy();
+startFields();
