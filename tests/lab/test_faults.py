@@ -15,12 +15,12 @@ MEMORY = "nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits -i 0"
 APPS = "nvidia-smi --query-compute-apps=pid,used_memory --format=csv,noheader,nounits"
 
 
-@pytest.fixture
-def link(gpu1: Host) -> Iterator[socket.socket]:
-    """A fresh TCP connection to sshd that has read its banner."""
-    with socket.create_connection((gpu1.address, 22), timeout=5) as connection:
-        connection.recv(64)
-        yield connection
+@pytest.fixture(autouse=True)
+def healthy(fleet: Fleet) -> Iterator[None]:
+    """A test that fails half-way leaves no hanging nvidia-smi to the next one."""
+    yield
+    for machine in fleet.machines:
+        fleet.faults.gpu(machine, "none")
 
 
 def test_a_pulled_cable_is_silent(fleet: Fleet, gpu1: Host, ssh: Ssh) -> None:
@@ -135,7 +135,7 @@ def test_gpu_faults_show_in_nvidia_smi(fleet: Fleet, gpu1: Host, ssh: Ssh) -> No
     fleet.faults.gpu(gpu1, "no-driver")
     assert ssh(gpu1, "nvidia-smi -L").returncode == 9
     fleet.faults.gpu(gpu1, "hang", "30")
-    assert ssh(gpu1, "timeout -s KILL 0.3 nvidia-smi -L").returncode == 137
+    assert ssh(gpu1, "timeout -s KILL 0.3 nvidia-smi -L; echo $?").stdout == "137\n"
     fleet.faults.gpu(gpu1, "none")
     assert ssh(gpu1, "nvidia-smi -L").returncode == 0
 

@@ -159,7 +159,7 @@ def test_a_command_outlives_its_helper(pve: Node, ct129: Container, fleet: Fleet
     def found(word: str) -> list[Process]:
         return [process for process in pve.processes() if process.cmdline[:1] == (word,)]
 
-    words = [*ssh_words(pve, key=fleet.client_key), "pct exec 129 -- sleep 779"]
+    words = [*ssh_words(pve, key=fleet.client_key), "pct exec 129 -- sleep 779 >/dev/null 2>&1"]
     client = subprocess.Popen(words, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
     wait_for(lambda: found("sleep"))
     helper = next(process for process in pve.processes() if "lxc-attach" in process.cmdline[0])
