@@ -12,7 +12,8 @@ from controlpanel.masking import StreamMasker
 from deployments.models import Job, Launch, LogChunk
 from deployments.models.job import Claim
 
-LONGEST_LINE = 64 * 1024
+CHUNK_BYTES = 32 * 1024
+"""Of one row: small enough for one live frame."""
 
 
 class LeaseLost(Exception):
@@ -82,8 +83,16 @@ class ServerLog:
             gap = offset - self.offset
             self._keep(f"[{gap} bytes of the log were lost on the host]\n", length=gap, dropped=gap)
         self._pending += data
-        cut = max(self._pending.rfind(b"\n"), self._pending.rfind(b"\r")) + 1
-        return self._store(len(self._pending) if len(self._pending) > LONGEST_LINE and not cut else cut)
+        text = ""
+        while cut := self._whole_lines():
+            text += self._store(cut)
+        return text
+
+    def _whole_lines(self) -> int:
+        """Bytes up to the last line end within one chunk; a line longer than a chunk is cut."""
+        head = self._pending[:CHUNK_BYTES]
+        cut = max(head.rfind(b"\n"), head.rfind(b"\r")) + 1
+        return cut or (CHUNK_BYTES if len(head) == CHUNK_BYTES else 0)
 
     def flush(self) -> str:
         """Store what still waits for its line end (the server has ended)."""

@@ -1,7 +1,152 @@
-"""What a page may follow live: a job, its log, its memory curve, the cards, the overview."""
+"""What a page may follow live: a job, its log, its memory curve, the cards of all hosts, the overview."""
 
 from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.db.models import Max, Sum
+from django.utils import timezone
+
+from controlpanel.access import Action, may
+from controlpanel.live.protocol import LARGEST_BATCH, MOST_ITEMS, Cursor
+from controlpanel.live.streams import Batch, register
+from deployments.models import Deployment, Job, JobReading, LogChunk
+from hosts.models import Gpu, Host, HostTest
+
+STALE_AFTER = timedelta(seconds=5)
+"""A reading older than this is shown grey, with its age: five intervals of the monitor, its beat included."""
+
+
+class _Looks:
+    """Whoever may look may follow."""
+
+    def authorise(self, user: User, key: str) -> bool:
+        """Looking is all that a stream allows."""
+        return may(user, Action.LOOK)
+
+
+class JobStream(_Looks):
+    """``job:ID``: the version and state of a job, when they change."""
+
+    def read(self, key: str, cursor: Cursor, user: User) -> Batch:
+        """One item when the version is another than the cursor."""
+        row = Job.objects.filter(pk=_number(key)).values("version", "state").first()
+        if row is None:
+            return Batch(cursor=cursor)
+        version = f"{row['version']}.{row['state']}"
+        return Batch(cursor=cursor) if version == cursor else Batch([{**row}], version)
+
+
+class JobLogStream(_Looks):
+    """``joblog:ID``: the chunks of a job's log after the one with number ``cursor``."""
+
+    def read(self, key: str, cursor: Cursor, user: User) -> Batch:
+        """At most one batch; its last chunk's number is the next cursor."""
+        after = cursor if isinstance(cursor, int) else 0
+        items: list[dict[str, Any]] = []
+        size = 0
+        rows = LogChunk.objects.filter(job_id=_number(key), seq__gt=after).order_by("seq")[: MOST_ITEMS + 1]
+        for chunk in rows:
+            size += len(chunk.text.encode(errors="replace"))
+            if items and (size > LARGEST_BATCH or len(items) == MOST_ITEMS):
+                return Batch(items, items[-1]["seq"], more=True)
+            items.append(log_item(chunk))
+        return Batch(items, items[-1]["seq"] if items else cursor)
+
+
+def log_item(chunk: LogChunk) -> dict[str, Any]:
+    """A chunk as pages get it."""
+    return {
+        "seq": chunk.seq,
+        "source": chunk.source,
+        "step": chunk.step,
+        "at": chunk.at.isoformat(),
+        "text": chunk.text,
+        "dropped": chunk.dropped,
+    }
+
+
+class ReadingsStream(_Looks):
+    """``readings:ID``: the memory curve of a job's cards."""
+
+    def read(self, key: str, cursor: Cursor, user: User) -> Batch:
+        """Points after the one with id ``cursor``."""
+        after = cursor if isinstance(cursor, int) else 0
+        rows = list(JobReading.objects.filter(job_id=_number(key), pk__gt=after).order_by("pk")[: MOST_ITEMS + 1])
+        items = [
+            {"id": row.pk, "uuid": row.gpu_uuid, "at": row.at.isoformat(), "used": row.used_mib}
+            for row in rows[:MOST_ITEMS]
+        ]
+        return Batch(items, items[-1]["id"] if items else cursor, more=len(rows) > MOST_ITEMS)
+
+
+class GpusStream(_Looks):
+    """``gpus``: the last reading of every card; the last value wins."""
+
+    def read(self, key: str, cursor: Cursor, user: User) -> Batch:
+        """All cards when any of them has changed or has become stale."""
+        items = [gpu_item(gpu) for gpu in Gpu.objects.filter(present=True).order_by("host_id", "index")[:MOST_ITEMS]]
+        version = str(hash(tuple((item["uuid"], item["used"], item["util"], item["stale"]) for item in items)))
+        return Batch(cursor=cursor) if version == cursor else Batch(items, version)
+
+
+def gpu_item(gpu: Gpu) -> dict[str, Any]:
+    """A card as pages get it. Memory in MiB."""
+    stale = gpu.read_at is None or timezone.now() - gpu.read_at > STALE_AFTER
+    return {
+        "id": gpu.pk,
+        "host": gpu.host_id,
+        "uuid": gpu.uuid,
+        "index": gpu.index,
+        "used": gpu.used_mib,
+        "total": gpu.total_mib,
+        "baseline": gpu.baseline_mib,
+        "util": gpu.utilization_percent,
+        "temp": gpu.temperature_c,
+        "read_at": gpu.read_at.isoformat() if gpu.read_at else None,
+        "unread_reason": gpu.unread_reason,
+        "stale": stale,
+    }
+
+
+class OverviewStream(_Looks):
+    """``overview``: one item when anything that the overview shows has changed."""
+
+    def read(self, key: str, cursor: Cursor, user: User) -> Batch:
+        """The version is put together from what the page is made of."""
+        jobs = Job.objects.aggregate(last=Max("pk"), versions=Sum("version"))
+        states = list(Deployment.objects.order_by("pk").values_list("pk", "state", "revision_id", "proven_revision_id"))
+        reach = list(Host.objects.order_by("pk").values_list("pk", "reach"))
+        version = str(hash((jobs["last"], jobs["versions"], tuple(states), tuple(reach))))
+        return Batch(cursor=cursor) if version == cursor else Batch([{"version": version}], version)
+
+
+class HostTestStream(_Looks):
+    """``hosttest:ID``: one item when a host test has found something more."""
+
+    def read(self, key: str, cursor: Cursor, user: User) -> Batch:
+        """The version counts findings and the end."""
+        test = HostTest.objects.filter(pk=_number(key)).first()
+        if test is None:
+            return Batch(cursor=cursor)
+        version = len(test.findings) * 2 + (test.finished_at is not None)
+        return Batch(cursor=cursor) if version == cursor else Batch([{"version": version}], version)
+
+
+def _number(key: str) -> int:
+    return int(key) if key.isdigit() and len(key) < 19 else -1
 
 
 def register_streams() -> None:
     """Name the readers of this app (called once, when Django is ready)."""
+    for prefix, reader in (
+        ("job", JobStream()),
+        ("joblog", JobLogStream()),
+        ("readings", ReadingsStream()),
+        ("gpus", GpusStream()),
+        ("overview", OverviewStream()),
+        ("hosttest", HostTestStream()),
+    ):
+        register(prefix, reader)

@@ -41,11 +41,20 @@ class LinkCounters:
 
 
 @dataclass
+class _Link:
+    """An open link. One that is retired is lent no more, and closed when its last borrower is done."""
+
+    transport: Transport
+    signature: tuple[object, ...]
+    last_used: float
+    borrowers: int = 0
+    retired: bool = False
+
+
+@dataclass
 class _Entry:
     lock: threading.Lock = field(default_factory=threading.Lock)
-    transport: Transport | None = None
-    signature: tuple[object, ...] = ()
-    last_used: float = 0.0
+    link: _Link | None = None
 
 
 class LinkPool:
@@ -72,33 +81,34 @@ class LinkPool:
     def borrow(self, host: "Host") -> "Iterator[Transport]":
         """A link that answered within the last seconds. Raises ConnectError when there is none to be had."""
         entry = self._entry(host.pk)
-        transport = self._check_out(entry, host)
+        link = self._check_out(entry, host)
         try:
-            yield transport
+            yield link.transport
         except (LinkLost, LinkDown):
-            self._discard(entry, transport)
+            self._retire(entry, link)
             raise
         except CommandTimeout:
-            entry.last_used = float("-inf")  # slow command or dead link: the next borrower finds out
+            link.last_used = float("-inf")  # slow command or dead link: the next borrower finds out
             raise
         else:
-            entry.last_used = self._clock()
+            link.last_used = self._clock()
+        finally:
+            self._check_in(link)
 
     def evict(self, host_pk: object) -> None:
-        """Close this host's link, if there is one: its address or its keys have changed."""
+        """Lend this host's link no more: its address or its keys have changed."""
         with self._lock:
-            entry = self._entries.pop(host_pk, None)
-        if entry is not None and entry.transport is not None:
-            self.counters.evicted += 1
-            entry.transport.close()
+            entry = self._entries.get(host_pk)
+        if entry is not None and entry.link is not None:
+            self._retire(entry, entry.link)
 
     def close_all(self) -> None:
-        """Close every link. Borrowers that still use one get LinkLost or LinkDown."""
+        """Close every link now. Borrowers that still use one get LinkLost or LinkDown."""
         with self._lock:
             entries, self._entries = list(self._entries.values()), {}
         for entry in entries:
-            if entry.transport is not None:
-                entry.transport.close()
+            if entry.link is not None:
+                entry.link.transport.close()
 
     def _entry(self, key: object) -> _Entry:
         with self._lock:
@@ -107,34 +117,54 @@ class LinkPool:
                 self._entries, self._owner = {}, os.getpid()
             return self._entries.setdefault(key, _Entry())
 
-    def _check_out(self, entry: _Entry, host: "Host") -> Transport:
+    def _check_out(self, entry: _Entry, host: "Host") -> _Link:
         if not entry.lock.acquire(timeout=self._connect_seconds + PROBE_SECONDS):
             raise ConnectTimeout(f"Another connection attempt to {host} has not ended yet.")
         try:
-            self.counters.borrowed += 1
             signature = self._signature(host)
-            if entry.transport is not None and not self._usable(entry, signature):
-                self._discard(entry, entry.transport)
-            if entry.transport is None:
-                entry.transport = self._open_link(host, timeout=self._connect_seconds)
-                entry.signature = signature
+            link = entry.link
+            if link is not None and not self._usable(link, signature):
+                self._retire(entry, link)
+                link = None
+            if link is None:
+                transport = self._open_link(host, timeout=self._connect_seconds)
+                entry.link = link = _Link(transport, signature, self._clock())
                 self.counters.opened += 1
-            entry.last_used = self._clock()
-            return entry.transport
+            with self._lock:
+                link.borrowers += 1
+                self.counters.borrowed += 1
+            link.last_used = self._clock()
+            return link
         finally:
             entry.lock.release()
 
-    def _usable(self, entry: _Entry, signature: tuple[object, ...]) -> bool:
-        if entry.signature != signature:
+    def _usable(self, link: _Link, signature: tuple[object, ...]) -> bool:
+        if link.retired or link.signature != signature:
             return False
-        if self._clock() - entry.last_used <= IDLE_SECONDS:
+        if self._clock() - link.last_used <= IDLE_SECONDS:
             return True
         self.counters.probed += 1
-        assert entry.transport is not None
-        return entry.transport.is_alive(timeout=PROBE_SECONDS)
+        return link.transport.is_alive(timeout=PROBE_SECONDS)
 
-    def _discard(self, entry: _Entry, transport: Transport) -> None:
-        if entry.transport is transport:
-            entry.transport = None
-            self.counters.evicted += 1
-        transport.close()
+    def _retire(self, entry: _Entry, link: _Link) -> None:
+        with self._lock:
+            if entry.link is link:
+                entry.link = None
+                self.counters.evicted += 1
+            link.retired = True
+            unused = link.borrowers == 0
+        if unused:
+            link.transport.close()
+
+    def _check_in(self, link: _Link) -> None:
+        with self._lock:
+            link.borrowers -= 1
+            last = link.retired and link.borrowers == 0
+        if last:
+            link.transport.close()
+
+
+POOL = LinkPool()
+"""The links of this process."""
+
+borrow = POOL.borrow

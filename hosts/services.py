@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import transaction
 from django.utils import timezone
@@ -127,7 +130,7 @@ def forget_key(key: HostKey, *, actor: User, address: str) -> None:
 
 def panel_public_key() -> str:
     """The line to add to ``~/.ssh/authorized_keys`` on a host."""
-    return keys.panel_public_key()
+    return keys.panel_public_line(Path(settings.DATA_DIR))
 
 
 def confirm_baseline(gpu: Gpu, *, mib: int, actor: User, address: str) -> None:

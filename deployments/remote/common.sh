@@ -4,6 +4,8 @@
 HOME=${HOME:-/root}
 BASE=$HOME/.relaunch/$PANEL/$DEPLOYMENT
 
+trap 'say end' EXIT
+
 say() {
     printf '@%s %s\n' "$TOKEN" "$*"
 }

@@ -3,7 +3,7 @@
 same_boot
 DIR=$BASE/launches/$LAUNCH
 HEX=$(printf '%04X' "$PORT")
-CHUNK=262144
+CHUNK=65536
 LISTENS=''
 
 send_log() {
@@ -83,4 +83,3 @@ while :; do
     # Close watch at first, then calmer: a model that loads for minutes needs no 20 ms grid.
     if [ $((NOW - BEGIN)) -lt 300 ]; then sleep 0.02; elif [ $((NOW - BEGIN)) -lt 3000 ]; then sleep 0.1; else sleep 0.5; fi
 done
-say end

@@ -49,3 +49,4 @@ case $MODE in
 take) take_locks ;;
 release) release_locks ;;
 esac
+say "$MODE"

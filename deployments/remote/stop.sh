@@ -30,4 +30,3 @@ while :; do
     [ $((END - NOW)) -lt $((SECONDS_MAX * 90)) ] && PAUSE=0.1
     sleep "$PAUSE"
 done
-say end

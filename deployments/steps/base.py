@@ -80,7 +80,10 @@ class EffectRecord:
 
 
 class StepContext:
-    """One step of one claimed job. Every write fails with LeaseLost once the claim is gone."""
+    """One step of one claimed job. Every write fails with LeaseLost once the claim is gone.
+
+    ``closing``: the job is being ended; a cancel or the worker's stop do not interrupt that.
+    """
 
     def __init__(
         self,
@@ -90,6 +93,7 @@ class StepContext:
         log: JobLog,
         links: Callable[[Host], contextlib.AbstractContextManager[Transport]],
         told_to_stop: Callable[[], bool],
+        closing: bool = False,
     ) -> None:
         self.claim = claim
         self.step = step
@@ -99,8 +103,9 @@ class StepContext:
         self.deployment: Deployment = self.job.deployment
         self.placement: Placement = self.deployment.placement
         self.host: Host = self.placement.host
-        self._links = links
+        self.links = links
         self._told_to_stop = told_to_stop
+        self._closing = closing
         self._renewed = time.monotonic()
 
     # --- What it is about
@@ -119,11 +124,11 @@ class StepContext:
 
     def link(self) -> contextlib.AbstractContextManager[Transport]:
         """The link to the host, for a ``with``."""
-        return self._links(self.host)
+        return self.links(self.host)
 
     def machine_link(self) -> contextlib.AbstractContextManager[Transport]:
         """The link to the machine that has the cards: the node of a container, else the host itself."""
-        return self._links(self.host.machine)
+        return self.links(self.host.machine)
 
     # --- Staying alive
 
@@ -138,6 +143,8 @@ class StepContext:
         if not Job.renew(self.claim):
             raise LeaseLost
         self._renewed = time.monotonic()
+        if self._closing:
+            return
         if self._told_to_stop():
             raise HandBack
         if Job.objects.filter(pk=self.job.pk).exclude(cancel_requested_by="").exists():

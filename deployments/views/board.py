@@ -52,6 +52,11 @@ class Row:
         return self.running is not None and proven is not None and self.running.pk != proven
 
     @property
+    def job(self) -> Job | None:
+        """The job under way, else the last one."""
+        return self.active or self.last
+
+    @property
     def failed(self) -> Job | None:
         """The last job when it ended badly and nothing is under way."""
         return self.last if self.last and not self.active and self.last.state in BAD_ENDS else None

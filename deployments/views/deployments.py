@@ -33,7 +33,9 @@ def deployments(request: HttpRequest) -> HttpResponse:
 @requires(Action.EDIT_DEPLOYMENT)
 def new(request: HttpRequest) -> HttpResponse:
     """The form of a new deployment."""
-    form = DeploymentForm(request.POST or None, initial={key: request.GET[key] for key in ("host", "revision") if key in request.GET})
+    form = DeploymentForm(
+        request.POST or None, initial={key: request.GET[key] for key in ("host", "revision") if key in request.GET}
+    )
     if request.method == "GET":
         return _form(request, form)
     if not form.is_valid():

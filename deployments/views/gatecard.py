@@ -88,4 +88,6 @@ def _refusal(job: Job, choice: dict[str, Any], *, user: Person) -> str:
 
 def who_may(action: Action) -> str:
     """The roles that may do ``action``, in words: *an approver*, *an approver or an administrator*."""
-    return " or ".join(f"an {role}" if role[0] in "aeiou" else f"a {role}" for role in ALLOWED if action in ALLOWED[role])
+    return " or ".join(
+        f"an {role}" if role[0] in "aeiou" else f"a {role}" for role in ALLOWED if action in ALLOWED[role]
+    )

@@ -1,0 +1,56 @@
+"""Is the server ready? Its own words in this launch's log, its own socket, and a real completion. PURE."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+MARGIN = 500
+"""Characters of the log kept, so that a ready line cut in two pieces is still found."""
+
+
+class Listener(StrEnum):
+    """Who listens on the deployment's port."""
+
+    NOBODY = "nobody"
+    OURS = "ours"
+    OTHER = "other"
+
+
+@dataclass
+class Readiness:
+    """Gathers what was seen of one launch. Only the completion is left to try once ``may_be_ready``."""
+
+    patterns: Sequence[re.Pattern[str]]
+    listener: Listener = Listener.NOBODY
+    _found: set[int] = field(default_factory=set)
+    _recent: str = ""
+
+    def read(self, text: str) -> None:
+        """Take the next piece of this launch's log."""
+        self._recent += text
+        for number, pattern in enumerate(self.patterns):
+            if number not in self._found and pattern.search(self._recent):
+                self._found.add(number)
+        self._recent = self._recent[-MARGIN:]
+
+    @property
+    def said_ready(self) -> bool:
+        """All of the engine's ready lines stand in this launch's log."""
+        return len(self._found) == len(self.patterns)
+
+    @property
+    def may_be_ready(self) -> bool:
+        """Said so itself, and the port is its own. A ready line with somebody else's port is a lie."""
+        return self.said_ready and self.listener == Listener.OURS
+
+    @property
+    def missing(self) -> str:
+        """What is still missing, in words."""
+        if self.listener == Listener.OTHER:
+            return "another process listens on the port"
+        if not self.said_ready:
+            return "the log does not say ready yet"
+        return "nobody listens on the port yet"

@@ -1,0 +1,85 @@
+"""HTTP to a server's own port through a transport's tunnel: bounded in time and size, no redirects."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import h11
+
+from deployments.engines.base import HttpRequest
+from hosts.transport.base import ByteTunnel, ConnectRefused, LinkLost, Transport
+
+LIMIT_BYTES = 1024 * 1024
+CONNECT_SECONDS = 10.0
+
+
+class NoAnswer(Exception):
+    """The server did not answer with HTTP in time; the message says what happened."""
+
+
+@dataclass(frozen=True)
+class HttpAnswer:
+    """What the server said: status, the first MiB of the body, and how long it took in seconds."""
+
+    status: int
+    body: bytes
+    seconds: float
+
+
+def ask(transport: Transport, port: int, request: HttpRequest, *, tick: Callable[[], None]) -> HttpAnswer:
+    """Send one request to ``port`` as the host sees it. Raises NoAnswer, or TransportError for the link itself."""
+    began = time.monotonic()
+    try:
+        tunnel = transport.open_tcp(port, timeout=CONNECT_SECONDS)
+    except ConnectRefused as error:
+        raise NoAnswer(f"Nothing accepts connections on port {port}.") from error
+    try:
+        status, body = _exchange(tunnel, port, request, deadline=began + request.timeout, tick=tick)
+    except (h11.ProtocolError, OSError, LinkLost) as error:
+        raise NoAnswer(f"Port {port} did not answer {request.path} as HTTP: {error}") from error
+    finally:
+        tunnel.close()
+    return HttpAnswer(status, body, time.monotonic() - began)
+
+
+def _exchange(
+    tunnel: ByteTunnel, port: int, request: HttpRequest, *, deadline: float, tick: Callable[[], None]
+) -> tuple[int, bytes]:
+    connection = h11.Connection(h11.CLIENT)
+    payload = json.dumps(request.body).encode() if request.body is not None else b""
+    headers = [("Host", f"127.0.0.1:{port}"), ("Connection", "close"), ("Accept", "*/*")]
+    if request.body is not None:
+        headers += [("Content-Type", "application/json"), ("Content-Length", str(len(payload)))]
+    out = connection.send(h11.Request(method=request.method, target=request.path, headers=headers)) or b""
+    if payload:
+        out += connection.send(h11.Data(data=payload)) or b""
+    out += connection.send(h11.EndOfMessage()) or b""
+    tunnel.sendall(out)
+    tunnel.settimeout(0.5)
+    status, body = 0, b""
+    while len(body) < LIMIT_BYTES:
+        event = connection.next_event()
+        if event is h11.NEED_DATA:
+            connection.receive_data(_receive(tunnel, deadline=deadline, tick=tick))
+        elif isinstance(event, h11.Response):
+            status = event.status_code
+        elif isinstance(event, h11.Data):
+            body += bytes(event.data)
+        elif isinstance(event, h11.EndOfMessage | h11.ConnectionClosed):
+            break
+    if not status:
+        raise NoAnswer(f"Port {port} closed the connection without an answer to {request.path}.")
+    return status, body
+
+
+def _receive(tunnel: ByteTunnel, *, deadline: float, tick: Callable[[], None]) -> bytes:
+    while time.monotonic() < deadline:
+        tick()
+        try:
+            return tunnel.recv(65536)
+        except TimeoutError:
+            continue
+    raise NoAnswer("No answer in time.")

@@ -1,0 +1,93 @@
+"""The deployment's cards in one look: their memory, and who else holds them. PURE."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from deployments.decisions.verify import CardSeen, HolderSeen, limit_for
+from hosts.probe.facts import HostFacts
+from hosts.probe.frames import Unknown
+
+
+@dataclass(frozen=True)
+class Card:
+    """A card as the panel knows it; memory in MiB."""
+
+    uuid: str
+    label: str
+    baseline_mib: int | None
+
+
+def cards_seen(facts: HostFacts, cards: Sequence[Card]) -> tuple[CardSeen, ...]:
+    """Each of the deployment's cards with its limit; one that was not read has a reason instead of a number."""
+    seen = []
+    for card in cards:
+        used, reason = _used(facts, card.uuid)
+        seen.append(CardSeen(card.uuid, card.label, used, limit_for(card.baseline_mib), reason))
+    return tuple(seen)
+
+
+def _used(facts: HostFacts, uuid: str) -> tuple[int | None, str]:
+    if isinstance(facts.gpus, Unknown):
+        return None, facts.gpus.reason
+    reading = next((gpu for gpu in facts.gpus.gpus if gpu.uuid == uuid), None)
+    if reading is None:
+        return None, " ".join(facts.gpus.faults) or "nvidia-smi does not list this card."
+    if isinstance(reading.memory_used, Unknown):
+        return None, reading.memory_used.reason
+    return reading.memory_used, ""
+
+
+def holders(
+    facts: HostFacts,
+    *,
+    uuids: Collection[str],
+    ours: Collection[tuple[int, int]] = (),
+    co_tenants: Collection[str] = (),
+) -> tuple[HolderSeen, ...] | Unknown:
+    """Processes that hold one of these cards and are neither ``ours`` nor allowed co-tenants.
+
+    ``ours``: (pid, start time) as the deployment's own host sees them; when ``facts`` is the node's look at a
+    container's processes, the innermost pid counts.
+    """
+    if isinstance(facts.files, Unknown):
+        return facts.files
+    if isinstance(facts.processes, Unknown):
+        return facts.processes
+    labels = _labels(facts, uuids)
+    found = []
+    for holder in facts.files.holders:
+        held = sorted(labels[minor] for minor in holder.cards if minor in labels)
+        process = facts.processes.by_pid.get(holder.pid)
+        if not held or process is None or process.is_dead_zombie:
+            continue
+        detail = facts.details.get(holder.pid)
+        inner = detail.pids[-1] if detail is not None and detail.pids else holder.pid
+        mine = (holder.pid, process.start_time) in ours or (inner, process.start_time) in ours
+        if mine or process.comm in co_tenants:
+            continue
+        name = (detail.command if detail is not None else "") or process.comm
+        user = "unknown user" if process.uid is None else ("root" if process.uid == 0 else f"uid {process.uid}")
+        found.append(HolderSeen(holder.pid, process.start_time, name[:200], user, tuple(held)))
+    return tuple(found)
+
+
+def _labels(facts: HostFacts, uuids: Collection[str]) -> dict[int, str]:
+    """Minor number of /dev/nvidiaN -> words for it. Without a reading, every number may be one of ours."""
+    if isinstance(facts.gpus, Unknown):
+        return {minor: f"GPU {minor}" for minor in range(64)}
+    return {
+        gpu.index: f"GPU {gpu.index}" for gpu in facts.gpus.gpus if gpu.uuid in uuids and isinstance(gpu.index, int)
+    }
+
+
+def memory_of(facts: HostFacts, pids: Collection[int]) -> dict[int, int]:
+    """MiB that compute-apps attributes to each of these pids."""
+    total: dict[int, int] = {}
+    if isinstance(facts.apps, Unknown):
+        return total
+    for app in facts.apps.apps:
+        if app.pid in pids and isinstance(app.memory_used, int):
+            total[app.pid] = total.get(app.pid, 0) + app.memory_used
+    return total

@@ -1,0 +1,103 @@
+"""Look at a deployment's host (and at its node, for a container) and make the plan of a job."""
+
+from __future__ import annotations
+
+from deployments import http
+from deployments.engines.base import HttpRequest
+from deployments.models import Launch, Revision
+from deployments.plan.cards import Card
+from deployments.plan.plan import Plan, PlanInput, Recipe, make_plan, paths_needed
+from deployments.plan.serving import KnownLaunch
+from deployments.steps.base import StepContext
+from hosts.probe.facts import HostFacts
+from hosts.probe.probe import SERVING, probe
+from hosts.transport.base import TransportError
+
+PROBE_SECONDS = 45.0
+NODE_SECTIONS = ("host", "gpus", "procs", "uids", "fds", "pids")
+
+
+def plan_for(ctx: StepContext) -> Plan:
+    """The plan of this job as the facts are now. Raises TransportError, or CannotPlan for what cannot be seen."""
+    new = recipe_of(ctx.job.revision)
+    facts, requests = _look(ctx, new)
+    launch = ctx.live_launch()
+    proven = ctx.deployment.proven_revision
+    return make_plan(
+        PlanInput(
+            kind=ctx.job.kind,
+            deployment=ctx.deployment.name,
+            host=ctx.host.name,
+            engine=ctx.engine,
+            port=new.port if new else ctx.deployment.port,
+            cards=cards_of(ctx),
+            co_tenants=tuple(ctx.deployment.co_tenants),
+            launch=known_launch(launch),
+            new=new,
+            proven=recipe_of(proven),
+            previous=str(launch.revision) if launch is not None and launch.revision is not None else None,
+            way_back=ctx.job.way_back,
+            facts=facts,
+            node_facts=look_at_node(ctx),
+            requests=requests,
+        )
+    )
+
+
+def recipe_of(revision: Revision | None) -> Recipe | None:
+    """A revision without its row."""
+    if revision is None:
+        return None
+    return Recipe(str(revision), tuple(revision.argv), revision.command_line, revision.port, revision.workdir)
+
+
+def cards_of(ctx: StepContext) -> tuple[Card, ...]:
+    """The deployment's cards. One that the host has lost keeps its uuid as its name."""
+    known = {gpu.uuid: gpu for gpu in ctx.placement.gpus}
+    return tuple(
+        Card(uuid, f"GPU {known[uuid].index}", known[uuid].baseline_mib) if uuid in known else Card(uuid, uuid, None)
+        for uuid in ctx.placement.gpu_uuids
+    )
+
+
+def known_launch(launch: Launch | None) -> KnownLaunch | None:
+    """What was recorded of a launch."""
+    if launch is None:
+        return None
+    return KnownLaunch(str(launch.pk), launch.boot_id, launch.pid, launch.start_time)
+
+
+def look_at_node(ctx: StepContext) -> HostFacts | None:
+    """The node's look at the cards: a container does not see the processes of others. None for a plain host."""
+    if ctx.host.machine == ctx.host:
+        return None
+    with ctx.machine_link() as transport:
+        return probe(
+            transport, sections=NODE_SECTIONS, timeout=PROBE_SECONDS, sudo=ctx.host.machine.sudo, tick=ctx.tick
+        )
+
+
+def _look(ctx: StepContext, new: Recipe | None) -> tuple[HostFacts, int | None]:
+    launch = ctx.live_launch()
+    pids = [launch.pid] if launch is not None and launch.pid is not None else []
+    port = new.port if new else ctx.deployment.port
+    with ctx.link() as transport:
+        facts = probe(
+            transport,
+            sections=(*SERVING, "disk"),
+            timeout=PROBE_SECONDS,
+            ports=sorted({port, ctx.deployment.port}),
+            pids=pids,
+            paths=paths_needed(ctx.engine, new),
+            sudo=ctx.host.sudo,
+            tick=ctx.tick,
+        )
+        requests = None
+        if launch is not None and ctx.engine.metrics_path:
+            try:
+                page = HttpRequest("GET", ctx.engine.metrics_path, timeout=3.0)
+                answer = http.ask(transport, ctx.deployment.port, page, tick=ctx.tick)
+                requests = ctx.engine.running_requests(answer.body.decode(errors="replace"))
+            except (http.NoAnswer, TransportError):
+                requests = None
+    return facts, requests

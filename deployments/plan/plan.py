@@ -1,0 +1,353 @@
+"""The plan: what a job would do, from the facts, before anything is touched. PURE.
+
+``Plan.data`` is what the page shows; ``Plan.hash`` covers ``binding``, the facts that an approval rests on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from deployments.decisions.verify import CardSeen, HolderSeen
+from deployments.engines.base import Engine
+from deployments.plan.cards import Card, cards_seen, holders, memory_of
+from deployments.plan.flags import compare
+from deployments.plan.serving import KnownLaunch, Serving, find_serving, port_owners
+from hosts.probe.facts import HostFacts
+from hosts.probe.frames import Unknown
+
+VERSION = 1
+LEAST_DISK_MIB = 64
+HOME = "."
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A revision, without its database row."""
+
+    name: str
+    argv: tuple[str, ...]
+    command: str
+    port: int
+    workdir: str = ""
+
+
+@dataclass(frozen=True)
+class PlanInput:
+    """All that a plan is made of."""
+
+    kind: str
+    deployment: str
+    host: str
+    engine: Engine
+    port: int
+    cards: tuple[Card, ...]
+    co_tenants: tuple[str, ...]
+    launch: KnownLaunch | None
+    new: Recipe | None
+    proven: Recipe | None
+    previous: str | None
+    way_back: bool
+    facts: HostFacts
+    node_facts: HostFacts | None = None
+    requests: int | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The plan as data for the page, with the serving tree for the steps that follow."""
+
+    data: dict[str, Any]
+    hash: str
+    serving: Serving
+
+
+class CannotPlan(Exception):
+    """A fact without which there is no plan could not be measured; the message says which and why."""
+
+
+def paths_needed(engine: Engine, new: Recipe | None) -> list[str]:
+    """Paths whose existence and room the plan asks about."""
+    paths = [HOME]
+    if new is not None:
+        model = engine.model_path(new.argv)
+        paths += [path for path in (model, new.argv[0] if new.argv[0].startswith("/") else None, new.workdir) if path]
+    return paths
+
+
+def make_plan(asked: PlanInput) -> Plan:
+    """Put the plan together. Raises CannotPlan when it cannot be seen who serves."""
+    facts = asked.facts
+    serving = find_serving(facts, launch=asked.launch, port=asked.port, is_ours=asked.engine.recognises)
+    if isinstance(serving, Unknown):
+        raise CannotPlan(f"Who serves now could not be seen: {serving.reason}")
+    if isinstance(facts.host, Unknown):
+        raise CannotPlan(facts.host.reason)
+    cards = cards_seen(facts, asked.cards)
+    ours = {(process.pid, process.start_time) for process in serving.processes}
+    others = holders(
+        asked.node_facts or facts,
+        uuids=[card.uuid for card in asked.cards],
+        ours=ours,
+        co_tenants=asked.co_tenants,
+    )
+    warnings = [*_blocking(asked, serving, cards), *_heeded(asked, others)]
+    binding = {
+        "kind": asked.kind,
+        "command": asked.new.command if asked.new else None,
+        "cards": [card.uuid for card in asked.cards],
+        "boot": facts.host.boot_id,
+        "serves": sorted(_bound(serving, facts)),
+        "strangers": sorted([h.pid, h.start_time] for h in others) if not isinstance(others, Unknown) else "unknown",
+        "blocked": sorted(warning["text"] for warning in warnings if warning["blocks"]),
+    }
+    running = _running_argv(facts, serving)
+    data = {
+        "version": VERSION,
+        "sections": [_place(asked, facts), _cards(cards, asked), _disk(asked)],
+        "stops": [_described(process.pid, facts, serving) for process in serving.processes] if _stops(asked) else [],
+        "untouched": [_stranger(holder) for holder in others] if not isinstance(others, Unknown) else [],
+        "flags": compare(running, asked.new.argv if asked.new else None, asked.proven.argv if asked.proven else None),
+        "launch": {"command": asked.new.command, "revision": asked.new.name} if asked.new else None,
+        "warnings": warnings,
+        "blocked": any(warning["blocks"] for warning in warnings),
+        "way_back": _way_back(asked, serving),
+        "requests": asked.requests,
+        "binding": binding,
+    }
+    return Plan(data, hash_of(binding), serving)
+
+
+def hash_of(binding: Mapping[str, Any]) -> str:
+    """The hash an approval is bound to."""
+    return hashlib.sha256(json.dumps(binding, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def what_changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """Which of the facts that matter differ between two bindings, in words."""
+    words = {
+        "kind": "what is to be done",
+        "command": "the command to launch",
+        "cards": "the cards",
+        "boot": "the host has booted meanwhile",
+        "serves": "the server's processes are others than those of the plan",
+        "strangers": "others hold the cards than those of the plan",
+        "blocked": "what stands in the way",
+    }
+    return [text for key, text in words.items() if old.get(key) != new.get(key)]
+
+
+def _stops(asked: PlanInput) -> bool:
+    return asked.kind in ("restart", "stop")
+
+
+def _bound(serving: Serving, facts: HostFacts) -> list[list[int]]:
+    """The root and the card holders of the tree: helpers that come and go do not matter."""
+    holding = set() if isinstance(facts.files, Unknown) else {holder.pid for holder in facts.files.holders}
+    root = serving.root.pid if serving.root else None
+    return [[p.pid, p.start_time] for p in serving.processes if p.pid == root or p.pid in holding]
+
+
+def _running_argv(facts: HostFacts, serving: Serving) -> tuple[str, ...] | None:
+    detail = facts.details.get(serving.root.pid) if serving.root is not None else None
+    return detail.argv if detail is not None and detail.argv else None
+
+
+# --- What stands in the way ---------------------------------------------------------------------------------------------
+
+
+def _blocking(asked: PlanInput, serving: Serving, cards: Sequence[CardSeen]) -> list[dict[str, Any]]:
+    found = [
+        _warning(
+            f"{card.label} cannot be measured: {card.reason}",
+            "Without a reading nobody can say that the card is free.",
+            "Mend that on the host, then plan again.",
+            blocks=True,
+        )
+        for card in cards
+        if card.used_mib is None
+    ]
+    owners = port_owners(asked.facts, asked.port)
+    foreign = [] if isinstance(owners, Unknown) else sorted(owners - serving.pids)
+    if asked.new is not None and foreign:
+        detail = asked.facts.details.get(foreign[0])
+        found.append(
+            _warning(
+                f"Port {asked.port} belongs to another process: pid {foreign[0]} "
+                f"({(detail.command if detail else '')[:120] or 'unknown command'}).",
+                "It is not a server of this deployment's engine, so it is not stopped.",
+                "Ask its owner to stop it, or give the deployment another port.",
+                blocks=True,
+            )
+        )
+    if asked.new is not None:
+        found += _missing(asked, asked.new)
+    if asked.kind == "start" and serving.processes:
+        found.append(
+            _warning(
+                f"{asked.deployment} already serves (pid {serving.processes[0].pid}).",
+                "A start never stops anything.",
+                "Ask for a restart instead.",
+                blocks=True,
+            )
+        )
+    return found
+
+
+def _missing(asked: PlanInput, new: Recipe) -> list[dict[str, Any]]:
+    found = []
+    paths = asked.facts.paths
+    if isinstance(paths, Unknown):
+        return [_warning(paths.reason, "Paths on the host could not be looked at.", "Plan again.", blocks=True)]
+    what = {
+        asked.engine.model_path(new.argv): "The model",
+        new.argv[0]: "The program",
+        new.workdir: "The working directory",
+    }
+    for path, there in paths.items():
+        if not there and path in what:
+            found.append(
+                _warning(
+                    f"{what[path]} {path} is not there on {asked.host}.",
+                    "The launch would fail.",
+                    "Correct the path in a new revision, or mount or copy it on the host.",
+                    blocks=True,
+                )
+            )
+    space = asked.facts.disks.get(HOME)
+    if space is not None and not isinstance(space, Unknown) and space.free < LEAST_DISK_MIB:
+        found.append(
+            _warning(
+                f"Only {space.free} MiB are free on {space.mount} of {asked.host}.",
+                "The launch needs room for its log.",
+                f"Free some space; at least {LEAST_DISK_MIB} MiB are needed.",
+                blocks=True,
+            )
+        )
+    return found
+
+
+def _heeded(asked: PlanInput, others: Sequence[HolderSeen] | Unknown) -> list[dict[str, Any]]:
+    if isinstance(others, Unknown):
+        return [
+            _warning(
+                f"Who else holds the cards is not known: {others.reason}",
+                "",
+                "Memory at its baseline still counts as free.",
+            )
+        ]
+    if not others or asked.new is None:
+        return []
+    names = ", ".join(f"{holder.name.split()[0]} (pid {holder.pid}, {holder.user})" for holder in others)
+    return [
+        _warning(
+            f"Somebody else holds the cards: {names}.",
+            "The job will not touch them: it waits before the launch until they are gone or somebody decides.",
+            "Ask their owner first.",
+        )
+    ]
+
+
+def _warning(text: str, why: str, todo: str, *, blocks: bool = False) -> dict[str, Any]:
+    return {"text": text, "why": why, "todo": todo, "blocks": blocks}
+
+
+# --- What the page shows ------------------------------------------------------------------------------------------------
+
+
+def _row(label: str, value: str, status: str = "info", detail: str = "") -> dict[str, str]:
+    return {"label": label, "value": value, "status": status, "detail": detail}
+
+
+def _place(asked: PlanInput, facts: HostFacts) -> dict[str, Any]:
+    name = "" if isinstance(facts.host, Unknown) else facts.host.hostname
+    return {
+        "key": "place",
+        "title": "Where",
+        "rows": [
+            _row("Host", asked.host, detail=f"calls itself {name}" if name else ""),
+            _row("Port", str(asked.port)),
+            _row("Engine", asked.engine.label),
+        ],
+    }
+
+
+def _cards(cards: Collection[CardSeen], asked: PlanInput) -> dict[str, Any]:
+    known = {card.uuid: card.baseline_mib for card in asked.cards}
+    rows = []
+    for card in cards:
+        baseline = known[card.uuid]
+        limit = f"free at {card.limit_mib:,} MiB or less" + (
+            "" if baseline is not None else " (baseline not learnt yet)"
+        )
+        if card.used_mib is None:
+            rows.append(_row(card.label, "unknown", "unknown", card.reason))
+        else:
+            rows.append(_row(card.label, f"{card.used_mib:,} MiB in use", "info", limit))
+    return {"key": "cards", "title": "Cards", "rows": rows}
+
+
+def _disk(asked: PlanInput) -> dict[str, Any]:
+    rows = []
+    for path, space in asked.facts.disks.items():
+        label = "Home of the login" if path == HOME else path
+        if isinstance(space, Unknown):
+            rows.append(_row(label, "unknown", "unknown", space.reason))
+        else:
+            enough = "ok" if space.free >= LEAST_DISK_MIB else "not ok"
+            rows.append(_row(label, f"{space.free:,} MiB free", enough, f"on {space.mount}"))
+    return {"key": "disk", "title": "Disk", "rows": rows}
+
+
+def _described(pid: int, facts: HostFacts, serving: Serving) -> dict[str, Any]:
+    process = next(process for process in serving.processes if process.pid == pid)
+    detail = facts.details.get(pid)
+    held = [] if isinstance(facts.files, Unknown) else [h.cards for h in facts.files.holders if h.pid == pid]
+    return {
+        "pid": pid,
+        "start": process.start_time,
+        "name": process.comm,
+        "command": detail.command if detail is not None else "",
+        "user": "root" if process.uid == 0 else f"uid {process.uid}",
+        "since": _since(process.start_time, facts),
+        "gpus": sorted(held[0]) if held else [],
+        "memory_mib": memory_of(facts, [pid]).get(pid),
+    }
+
+
+def _since(start_time: int, facts: HostFacts) -> str:
+    """When a process started, by our clock, as ISO text."""
+    if isinstance(facts.host, Unknown):
+        return ""
+    age = facts.host.uptime_seconds - start_time / facts.host.clock_ticks
+    return (facts.measured_at - timedelta(seconds=age)).isoformat(timespec="seconds")
+
+
+def _stranger(holder: HolderSeen) -> dict[str, Any]:
+    return {
+        "pid": holder.pid,
+        "start": holder.start_time,
+        "name": holder.name.split()[0] if holder.name else "",
+        "command": holder.name,
+        "user": holder.user,
+        "since": "",
+        "gpus": list(holder.cards),
+        "memory_mib": None,
+    }
+
+
+def _way_back(asked: PlanInput, serving: Serving) -> dict[str, Any]:
+    if asked.kind != "restart" or not serving.processes:
+        return {"possible": False, "text": "Nothing serves now, so there is nothing to go back to."}
+    if asked.previous is None:
+        return {
+            "possible": False,
+            "text": "What serves now was not started by Relaunch, so its exact start is not known.",
+        }
+    if not asked.way_back:
+        return {"possible": True, "text": f"Not wanted: a failure leaves {asked.deployment} down."}
+    return {"possible": True, "text": f"If it fails, {asked.previous} is started again, with all checks."}

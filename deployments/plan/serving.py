@@ -1,0 +1,96 @@
+"""Who serves now: the whole tree of a deployment's server, from one look at its host. PURE."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from hosts.probe.facts import HostFacts
+from hosts.probe.frames import Unknown
+from hosts.probe.processes import HostIdentity, Process, ProcessTable
+
+
+@dataclass(frozen=True)
+class KnownLaunch:
+    """What we recorded of a launch of our own."""
+
+    launch_id: str
+    boot_id: str
+    pid: int | None
+    start_time: int | None
+
+
+@dataclass(frozen=True)
+class Serving:
+    """``root`` gets the SIGTERM; None when only members of its tree are left. ``processes``: the whole tree."""
+
+    root: Process | None
+    processes: tuple[Process, ...]
+    how: str
+
+    @property
+    def pids(self) -> frozenset[int]:
+        """The pids of the tree."""
+        return frozenset(process.pid for process in self.processes)
+
+
+NOTHING = Serving(None, (), "nothing serves")
+
+
+def find_serving(
+    facts: HostFacts, *, launch: KnownLaunch | None, port: int, is_ours: Callable[[str], bool]
+) -> Serving | Unknown:
+    """The server of a deployment: what we launched, else the engine that listens on its port.
+
+    ``is_ours`` says whether a command line is a server of the deployment's engine. A listener of another kind is
+    not ours; the plan names it.
+    """
+    if isinstance(facts.host, Unknown):
+        return facts.host
+    if isinstance(facts.processes, Unknown):
+        return facts.processes
+    launched = _launched(facts, facts.host, facts.processes, launch) if launch is not None else NOTHING
+    if launched.processes:
+        return launched
+    owners = port_owners(facts, port)
+    if isinstance(owners, Unknown):
+        return owners
+    for pid in sorted(owners):
+        detail = facts.details.get(pid)
+        if detail is not None and is_ours(detail.command):
+            return Serving(facts.processes.by_pid.get(pid), _alive(facts.processes.tree(pid)), "listens on its port")
+    return NOTHING
+
+
+def _launched(facts: HostFacts, host: HostIdentity, table: ProcessTable, launch: KnownLaunch) -> Serving:
+    """The recorded process and its descendants, and whatever carries the launch's marker, also outside the tree."""
+    if launch.boot_id and launch.boot_id != host.boot_id:
+        return NOTHING
+    root = table.by_pid.get(launch.pid) if launch.pid is not None else None
+    if root is not None and root.start_time != launch.start_time:
+        root = None
+    found = {process.pid: process for process in (table.tree(root.pid) if root is not None else ())}
+    if not isinstance(facts.markers, Unknown):
+        for pid, marker in facts.markers.items():
+            if marker == launch.launch_id:
+                found |= {process.pid: process for process in table.tree(pid)}
+    processes = _alive(tuple(found.values()))
+    how = "recorded at its launch" if root is not None else "carries the launch's marker"
+    return Serving(root if root in processes else None, processes, how)
+
+
+def _alive(processes: tuple[Process, ...]) -> tuple[Process, ...]:
+    return tuple(process for process in processes if not process.is_dead_zombie)
+
+
+def port_owners(facts: HostFacts, port: int) -> frozenset[int] | Unknown:
+    """The pids that listen on ``port``; empty when nobody does. Unknown when that cannot be seen."""
+    if isinstance(facts.listeners, Unknown):
+        return facts.listeners
+    inodes = [listener.inode for listener in facts.listeners.all if listener.port == port]
+    if not inodes:
+        return frozenset()
+    if isinstance(facts.files, Unknown):
+        return facts.files
+    owners = frozenset(pid for inode in inodes for pid in facts.files.owners_of(inode))
+    return owners or Unknown(f"Somebody listens on port {port}, but this login may not see who.")

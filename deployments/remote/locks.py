@@ -1,0 +1,75 @@
+"""Card locks on the machine that has the cards: from stop to ready no other panel or user takes them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from django.utils import timezone
+
+from controlpanel.identity import panel_id
+from deployments.models import Job
+from deployments.remote.run import run, script_for
+from deployments.remote.script import Said
+from hosts.models import Host
+from hosts.transport.base import Transport
+
+Links = Callable[[Host], contextlib.AbstractContextManager[Transport]]
+TIMEOUT_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class LockedByOther:
+    """Somebody else works on a card: who, with what, since when."""
+
+    uuid: str
+    panel: str
+    deployment: str
+    job: str
+    person: str
+    since: str
+
+    def __str__(self) -> str:
+        return (
+            f"Card {self.uuid} is locked by {self.person or 'somebody'} since {self.since or 'an unknown time'} "
+            f"(panel {self.panel or '?'}, deployment {self.deployment or '?'}, job {self.job or '?'})."
+        )
+
+
+def lock_values(job: Job) -> dict[str, Any]:
+    """What the lock part of a script needs to know."""
+    assert job.deployment is not None
+    when = timezone.now().strftime("%Y-%m-%dT%H:%M:%SZ")
+    person = "".join(letter for letter in job.requested_by_name if letter.isprintable() and letter != "|")
+    return {
+        "cards": job.deployment.placement.gpu_uuids,
+        "holder": f"{panel_id()}|{job.deployment.pk}|{job.pk}|{person}|{when}",
+    }
+
+
+def locked_by(said: Said) -> LockedByOther:
+    """Read a ``locked`` line: the card's uuid and the text in the lock."""
+    uuid, _, held = said.text.partition(" ")
+    panel, deployment, job, person, since, *_ = [*held.split("|"), "", "", "", "", ""]
+    return LockedByOther(uuid, panel, deployment, job, person, since)
+
+
+def take_cards(job: Job, *, fence: int, links: Links) -> LockedByOther | None:
+    """Lock the cards on the machine; returns who has one of them if somebody else does."""
+    return next(
+        (locked_by(said) for said in _run(job, "take", fence=fence, links=links) if said.word == "locked"), None
+    )
+
+
+def release_cards(job: Job, *, fence: int, links: Links) -> None:
+    """Give the locks back; those of others are left alone."""
+    _run(job, "release", fence=fence, links=links)
+
+
+def _run(job: Job, mode: str, *, fence: int, links: Links) -> list[Said]:
+    assert job.deployment is not None
+    script = script_for(job.deployment, "locks", fence=fence, boot_id="", mode=mode, **lock_values(job))
+    with links(job.deployment.placement.host.machine) as transport:
+        return run(transport, script, timeout=TIMEOUT_SECONDS)

@@ -1,2 +1,0 @@
-# Give the card locks back and end.
-say done

@@ -1,0 +1,257 @@
+"""Claim a job, walk its recipe, end in exactly one place.
+
+A message only rings; the claim decides. Whatever a step raises ends in ``_settle``, which alone moves the job to
+another state. A database that fails is not an end: nothing is written, the lease lapses, another worker goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import traceback
+from collections.abc import Callable
+
+from django.db import DatabaseError, close_old_connections, transaction
+from django.utils import timezone
+
+from controlpanel import audit
+from controlpanel.live import hints
+from deployments import services, tasks
+from deployments.decisions.recovery import retry_in
+from deployments.joblog import JobLog, LeaseLost
+from deployments.lifecycle import ENDED, JobState, LaunchState, StepState
+from deployments.models import Gate, Job, JobStep, Launch
+from deployments.models.job import Claim
+from deployments.remote.locks import release_cards
+from deployments.steps.base import GateOpened, HandBack, JobCancelled, StepContext, StepFailed
+from deployments.steps.contact import regain
+from deployments.steps.launch import resolve
+from deployments.steps.recipes import WAY_BACK
+from deployments.steps.registry import STEPS
+from hosts import links
+from hosts.transport.base import ConnectError, TransportError
+
+logger = logging.getLogger(__name__)
+
+OWNER = f"{socket.gethostname()}:{os.getpid()}"
+
+
+def never() -> bool:
+    """The answer of a worker that nobody told to stop."""
+    return False
+
+
+def run(job_id: int, *, told_to_stop: Callable[[], bool] | None = None) -> None:
+    """Work on a job until it ends, waits for a person, or is handed on. Returns at once when it is not ours."""
+    from controlpanel.celery import stopping
+
+    close_old_connections()
+    claim = Job.claim(job_id, owner=f"{OWNER}:{os.urandom(3).hex()}")
+    if claim is None:
+        return
+    _tell(job_id)
+    try:
+        _walk(claim, told_to_stop or stopping.is_set)
+    except LeaseLost:
+        logger.warning("job %s: the lease is lost; another worker goes on", job_id)
+    except DatabaseError:
+        logger.exception("job %s: the database fails; the lease will lapse and another worker goes on", job_id)
+    finally:
+        _tell(job_id)
+
+
+def _walk(claim: Claim, told_to_stop: Callable[[], bool]) -> None:
+    """Do the steps that are not done, in order, until one of them does not end well."""
+    log = JobLog(claim)
+    step: JobStep | None = None
+    try:
+        while (step := _next_step(claim)) is not None:
+            context = StepContext(claim=claim, step=step, log=log, links=links.borrow, told_to_stop=told_to_stop)
+            context.checkpoint()
+            regain(context)
+            _begin(context)
+            STEPS[step.name](context)
+    except (LeaseLost, DatabaseError):
+        raise
+    except Exception as error:
+        try:
+            if not isinstance(error, GateOpened | HandBack | TransportError):
+                _resolve_launches(claim, log)
+        except TransportError as unreachable:
+            error = unreachable
+        _settle(claim, step, log, error)
+    else:
+        _settle(claim, None, log, None)
+
+
+def _resolve_launches(claim: Claim, log: JobLog) -> None:
+    """Before a job ends: a launch that may or may not have been sent is adopted, or forbidden for ever."""
+    for row in Launch.objects.filter(job_id=claim.job_id, state=LaunchState.INTENDED):
+        step = JobStep.objects.filter(job_id=claim.job_id, name="launch").order_by("-position")[0]
+        context = StepContext(claim=claim, step=step, log=log, links=links.borrow, told_to_stop=never, closing=True)
+        resolve(context, row)
+
+
+def _next_step(claim: Claim) -> JobStep | None:
+    open_steps = JobStep.objects.filter(job_id=claim.job_id, state__in=(StepState.PENDING, StepState.RUNNING))
+    return open_steps.order_by("position").first()
+
+
+def _begin(context: StepContext) -> None:
+    """Mark the step as running."""
+    step = context.step
+    with context.writing():
+        if step.state == StepState.PENDING:
+            step.state, step.started_at = StepState.RUNNING, timezone.now()
+            step.save(update_fields=["state", "started_at"])
+        Job.held(context.claim).update(summary="", hint="")
+
+
+def _settle(claim: Claim, step: JobStep | None, log: JobLog, error: Exception | None) -> None:
+    """The one place where a job changes its state after work on it."""
+    job = Job.objects.get(pk=claim.job_id)
+    match error:
+        case None:
+            _end(claim, log, JobState.SUCCEEDED, summary=_how_it_went(job))
+        case GateOpened():
+            Job.leave(claim, state=JobState.WAITING, summary=str(error))
+        case HandBack():
+            log.say("This worker was told to stop; another goes on.", step=step.name if step else "")
+            Job.leave(claim, state=JobState.QUEUED, ring_at=timezone.now())
+            tasks.ring(job.pk)
+        case JobCancelled():
+            _skip_open_steps(claim)
+            _end(claim, log, JobState.CANCELLED, summary=f"Cancelled by {job.cancel_requested_by}. {_left_behind(job)}")
+        case StepFailed():
+            _fail(claim, step, log, error)
+        case ConnectError() if not job.touched:
+            _fail(claim, step, log, StepFailed(f"{error} Nothing was touched.", hint=error.hint))
+        case TransportError():
+            _lose_contact(claim, job, log, step, error)
+        case _:
+            logger.exception("job %s: our own fault", claim.job_id, exc_info=error)
+            _fail_step(claim, step, str(error))
+            _end(
+                claim,
+                log,
+                JobState.ERRORED,
+                summary=f"A fault of the panel itself: {type(error).__name__}: {error}. {_left_behind(job)}",
+                traceback="".join(traceback.format_exception(error)),
+            )
+
+
+def _fail(claim: Claim, step: JobStep | None, log: JobLog, error: StepFailed) -> None:
+    """A step failed: start what was serving again if the plan said so, else end."""
+    _fail_step(claim, step, error.message)
+    log.say(error.message, step=step.name if step else "")
+    job = Job.objects.get(pk=claim.job_id)
+    if error.diagnosis is not None:
+        Job.held(claim).update(diagnosis=error.diagnosis)
+    if step is not None and not step.way_back and _can_go_back(job, step):
+        _append_way_back(job, log)
+        Job.held(claim).update(summary=error.message, hint=error.hint)
+        Job.leave(claim, state=JobState.QUEUED, ring_at=timezone.now())
+        tasks.ring(job.pk)
+        return
+    _skip_open_steps(claim)
+    _end(claim, log, JobState.FAILED, summary=f"{error.message} {_left_behind(job)}".strip(), hint=error.hint)
+
+
+def _can_go_back(job: Job, step: JobStep) -> bool:
+    return job.way_back and job.touched and job.previous_revision_id is not None and step.name in ("launch", "check")
+
+
+def _append_way_back(job: Job, log: JobLog) -> None:
+    log.say(f"The plan says: start again what was serving ({job.previous_revision}).", step="launch")
+    with transaction.atomic():
+        JobStep.objects.filter(job=job, state=StepState.PENDING).update(state=StepState.SKIPPED)
+        position = job.steps.count()
+        JobStep.objects.bulk_create(
+            JobStep(job=job, position=position + number, name=name, way_back=True)
+            for number, name in enumerate(WAY_BACK)
+        )
+
+
+def _fail_step(claim: Claim, step: JobStep | None, message: str) -> None:
+    if step is not None and Job.held(claim).exists():
+        JobStep.objects.filter(pk=step.pk).update(state=StepState.FAILED, summary=message, ended_at=timezone.now())
+
+
+def _skip_open_steps(claim: Claim) -> None:
+    open_steps = JobStep.objects.filter(job_id=claim.job_id, state__in=(StepState.PENDING, StepState.RUNNING))
+    if Job.held(claim).exists():
+        open_steps.update(state=StepState.SKIPPED, ended_at=timezone.now())
+
+
+def _lose_contact(claim: Claim, job: Job, log: JobLog, step: JobStep | None, error: TransportError) -> None:
+    """Unknown: keep the claims, start nothing, say since when, look again later."""
+    now = timezone.now()
+    since = job.contact_lost_at or now
+    if job.contact_lost_at is None:
+        log.say(f"Contact lost: {error} Users may still be served.", step=step.name if step else "")
+    Job.leave(
+        claim,
+        state=JobState.UNKNOWN,
+        summary=f"{error} What was last known: {_last_known(job)}. Users may still be served.",
+        hint=error.hint,
+        contact_lost_at=since,
+        ring_at=now + retry_in(now - since),
+    )
+
+
+def _last_known(job: Job) -> str:
+    effect = job.effects.order_by("-id").first()
+    return f"{effect.kind}: {effect.outcome or 'sent, result not known'}" if effect else "nothing was done"
+
+
+def _end(claim: Claim, log: JobLog, state: JobState, *, summary: str, hint: str = "", traceback: str = "") -> None:
+    """Give the card locks back, then end the job and its claims in one transaction."""
+    assert state in ENDED
+    job = Job.objects.select_related("deployment").get(pk=claim.job_id)
+    if job.touched:
+        _release_cards(claim, job, log)
+    # A round that started the old server again does not make the job a success.
+    if state == JobState.SUCCEEDED and job.steps.filter(way_back=True).exists():
+        state = JobState.FAILED
+    log.say(summary, step="")
+    with transaction.atomic():
+        if not Job.leave(claim, state=state, summary=summary, hint=hint, traceback=traceback, contact_lost_at=None):
+            raise LeaseLost
+        Gate.objects.filter(job=job, answered_at=None).update(answered_at=timezone.now(), answer="ended")
+        services.release_claims(job.pk)
+        audit.record(f"job {state}", actor=None, target=job, detail={"summary": summary})
+
+
+def _release_cards(claim: Claim, job: Job, log: JobLog) -> None:
+    """Best effort: a lock that stays names us, and our next job on these cards takes it over."""
+    try:
+        release_cards(job, fence=claim.fence, links=links.borrow)
+    except TransportError as error:
+        log.say(f"The card locks could not be given back: {error}", step="")
+
+
+def _how_it_went(job: Job) -> str:
+    launch = Launch.objects.filter(job=job).order_by("-intended_at").first()
+    if job.steps.filter(way_back=True).exists():
+        return f"The new revision failed; {job.previous_revision} serves again."
+    if launch is None:
+        return f"{job.deployment_name} is stopped and its cards are free."
+    return f"{job.deployment_name} serves with {launch.revision}."
+
+
+def _left_behind(job: Job) -> str:
+    """What users find now, in a sentence."""
+    if not job.touched:
+        return "Nothing was touched."
+    if job.deployment is None:
+        return ""
+    launch = job.deployment.live_launch
+    if launch is None:
+        return f"{job.deployment_name} is down."
+    return f"{job.deployment_name}: launch {str(launch.pk)[:8]} is {launch.state}."
+
+
+def _tell(job_id: int) -> None:
+    hints.hint(f"job:{job_id}")
+    hints.hint("overview")

@@ -1,0 +1,304 @@
+"""Check: the server lives, says ready in its own log, owns its port, and answers a real completion."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from collections.abc import Generator, Iterator
+from dataclasses import asdict
+from datetime import datetime, timedelta
+from typing import Any, NoReturn
+
+from django.utils import timezone
+
+from controlpanel.masking import mask_values
+from deployments import http
+from deployments.decisions.readiness import Listener, Readiness
+from deployments.decisions.verify import limit_for
+from deployments.engines.base import HttpRequest, is_degenerate
+from deployments.engines.diagnosis import Diagnosis, diagnose
+from deployments.joblog import ServerLog, text_of
+from deployments.lifecycle import CheckStatus, LaunchState, ServiceState
+from deployments.models import Deployment, Launch, LogChunk
+from deployments.remote import run as remote
+from deployments.remote.script import Said
+from deployments.steps.base import StepContext, StepFailed
+from hosts.transport.base import Transport, TransportError
+
+
+class ServerEnded(Exception):
+    """The process is gone; ``code`` is its exit code, None when it was not recorded."""
+
+    def __init__(self, code: int | None) -> None:
+        super().__init__(f"exit code {code}")
+        self.code = code
+
+
+class NotReadyInTime(Exception):
+    """The limit has passed and the server still lives."""
+
+
+def check(ctx: StepContext) -> None:
+    """Follow the launch until it is ready, then ask it for a real completion and for its configuration."""
+    row = Launch.objects.filter(job=ctx.job).order_by("-intended_at")[0]
+    log = ctx.log.server(row, step=ctx.step.name)
+    readiness = Readiness(_patterns(ctx))
+    if log.offset:
+        readiness.read(text_of(row))
+    try:
+        with ctx.link() as transport:
+            _follow(ctx, row, log, readiness, transport)
+            text = _complete(ctx, transport, row)
+            rows = _effective(ctx, transport, row)
+    except ServerEnded as ended:
+        _fail_ended(ctx, row, ended.code)
+    except NotReadyInTime:
+        _ask_to_wait(ctx, readiness)
+    _serves(ctx, row, text, rows)
+
+
+def _patterns(ctx: StepContext) -> list[re.Pattern[str]]:
+    own = ctx.revision.ready_pattern
+    return [re.compile(re.escape(own))] if own else list(ctx.engine.ready)
+
+
+# --- Following ----------------------------------------------------------------------------------------------------------
+
+
+def _follow(ctx: StepContext, row: Launch, log: ServerLog, readiness: Readiness, transport: Transport) -> None:
+    """Store the log and the memory curve as they come, until the server may be ready."""
+    lines = _script(ctx, row, log, transport)
+    try:
+        for said in lines:
+            _take(ctx, row, log, readiness, said)
+            if readiness.may_be_ready:
+                _show(ctx, readiness)
+                return
+    finally:
+        lines.close()
+    raise NotReadyInTime
+
+
+def _script(ctx: StepContext, row: Launch, log: ServerLog, transport: Transport) -> Generator[Said, None, None]:
+    until = _deadline(ctx)
+    script = remote.script_for(
+        ctx.deployment,
+        "follow",
+        fence=ctx.claim.fence,
+        boot_id=row.boot_id,
+        launch=str(row.pk),
+        pid=row.pid,
+        start_was=row.start_time,
+        port=row.revision.port if row.revision else ctx.deployment.port,
+        offset=log.wanted,
+        cards=ctx.placement.gpu_uuids,
+        seconds_max=max(1, int((until - timezone.now()).total_seconds())),
+    )
+    return remote.follow(transport, script, tick=ctx.tick)
+
+
+def _deadline(ctx: StepContext) -> datetime:
+    """Kept with the step; a person who chose to wait longer moves it."""
+    longer = ctx.answer("not ready")
+    stored = ctx.step.data.get("until")
+    if stored is not None and longer is None:
+        return datetime.fromisoformat(stored)
+    if longer is not None and longer.answer == "give_up":
+        raise StepFailed(
+            "The server was not ready in time.", hint="Read its log; stop it or restart with another revision."
+        )
+    until = timezone.now() + timedelta(seconds=ctx.deployment.ready_seconds)
+    ctx.remember(until=until.isoformat())
+    return until
+
+
+def _take(ctx: StepContext, row: Launch, log: ServerLog, readiness: Readiness, said: Said) -> None:
+    match said.word:
+        case "log":
+            readiness.read(log.feed(int(said.rest[0]), said.payload))
+        case "truncated":
+            ctx.say("The server's log was cut short on the host; its beginning is kept here.")
+        case "listen":
+            before = readiness.listener
+            readiness.listener = Listener(said.rest[0])
+            if readiness.listener != before:
+                _show(ctx, readiness)
+        case "gpu":
+            used = said.rest[1] if len(said.rest) > 1 else ""
+            ctx.readings({said.rest[0]: int(used) if used.isdigit() else None})
+        case "rebooted":
+            raise ServerEnded(None)
+        case "exited":
+            readiness.read(log.flush())
+            raise ServerEnded(int(said.rest[0]) if said.rest[0].lstrip("-").isdigit() else None)
+
+
+def _show(ctx: StepContext, readiness: Readiness) -> None:
+    said = CheckStatus.OK if readiness.said_ready else CheckStatus.NOT_OK
+    ctx.check(
+        "ready line",
+        "Says ready in its own log",
+        said,
+        value="yes" if readiness.said_ready else "not yet",
+        source="log",
+    )
+    owner = {Listener.OURS: CheckStatus.OK, Listener.OTHER: CheckStatus.NOT_OK, Listener.NOBODY: CheckStatus.NOT_OK}
+    words = {Listener.OURS: "this server", Listener.OTHER: "another process", Listener.NOBODY: "nobody yet"}
+    ctx.check(
+        "listener",
+        f"Who listens on port {ctx.revision.port}",
+        owner[readiness.listener],
+        value=words[readiness.listener],
+        limit="this server",
+        source="/proc/net/tcp",
+    )
+
+
+# --- Asking it ----------------------------------------------------------------------------------------------------------
+
+
+def _complete(ctx: StepContext, transport: Transport, row: Launch) -> str:
+    """A real completion. Raises StepFailed when it does not come or is not one a person would accept."""
+    request = ctx.engine.completion
+    if request is None:
+        return ""
+    try:
+        answer = http.ask(transport, ctx.revision.port, request, tick=ctx.tick)
+    except http.NoAnswer as error:
+        _fail_completion(ctx, str(error))
+    if answer.status != 200:
+        _fail_completion(ctx, f"A completion was answered with status {answer.status}.")
+    text = ctx.engine.completion_text(answer.body)
+    wrong = "the answer holds no text" if text is None else is_degenerate(text)
+    if text is None or wrong:
+        _fail_completion(ctx, f"The completion is not usable: {wrong}.")
+    ctx.check(
+        "completion",
+        "A real completion",
+        CheckStatus.OK,
+        value=f"{answer.seconds:.2f} s",
+        detail=text[:500],
+        source=request.path,
+    )
+    return text
+
+
+def _fail_completion(ctx: StepContext, message: str) -> NoReturn:
+    ctx.check("completion", "A real completion", CheckStatus.NOT_OK, value="none", detail=message, source="completion")
+    raise StepFailed(
+        f"The server runs, but it does not answer as it should. {message}",
+        hint="Look at the model, its quantization and the engine's version, or go back to the proven revision.",
+    )
+
+
+def _effective(ctx: StepContext, transport: Transport, row: Launch) -> list[dict[str, Any]]:
+    """Requested against effective flags, as far as the engine tells; told as unknown where it does not."""
+    if not ctx.engine.effective_path:
+        return []
+    request = HttpRequest("GET", ctx.engine.effective_path, timeout=15.0)
+    with contextlib.suppress(http.NoAnswer, TransportError, json.JSONDecodeError):
+        answer = http.ask(transport, ctx.revision.port, request, tick=ctx.tick)
+        told = ctx.engine.effective(answer.body) if answer.status == 200 else {}
+        rows = list(_compared(ctx.revision.argv, mask_values(told)))
+        differing = [row["flag"] for row in rows if row["differs"]]
+        ctx.check(
+            "effective",
+            "Effective configuration",
+            CheckStatus.OK if rows else CheckStatus.UNKNOWN,
+            value=f"{len(differing)} of {len(rows)} flags differ" if rows else "not told",
+            detail=", ".join(differing),
+            source=ctx.engine.effective_path,
+        )
+        return rows
+    return []
+
+
+def _compared(argv: list[str], told: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for position, word in enumerate(argv):
+        if not word.startswith("--"):
+            continue
+        flag, equals, value = word.partition("=")
+        key = flag.lstrip("-").replace("-", "_")
+        if key not in told:
+            continue
+        following = argv[position + 1] if position + 1 < len(argv) else "--"
+        requested = value if equals else ("true" if following.startswith("--") else following)
+        effective = str(told[key]).lower() if isinstance(told[key], bool) else str(told[key])
+        yield {"flag": flag, "requested": requested, "effective": effective, "differs": requested != effective}
+
+
+# --- Ends ---------------------------------------------------------------------------------------------------------------
+
+
+def _serves(ctx: StepContext, row: Launch, text: str, rows: list[dict[str, Any]]) -> None:
+    now = timezone.now()
+    took = (now - row.started_at).total_seconds() if row.started_at else None
+    with ctx.writing():
+        Launch.objects.filter(pk=row.pk).update(
+            state=LaunchState.SERVING,
+            ready_at=now,
+            completion=text,
+            effective={"rows": rows},
+            timings={"start_to_ready": took},
+        )
+        Deployment.objects.filter(pk=ctx.deployment.pk).update(
+            state=ServiceState.SERVING, state_since=now, state_detail=""
+        )
+    ctx.finish(f"{ctx.deployment} answers with {row.revision}" + (f", {took:.1f} s after its start." if took else "."))
+
+
+def _fail_ended(ctx: StepContext, row: Launch, code: int | None) -> NoReturn:
+    found = diagnose(text_of(row), engine=ctx.engine, cards_were_clean=_were_clean(ctx, row))
+    with ctx.writing():
+        Launch.objects.filter(pk=row.pk).update(
+            state=LaunchState.FAILED, ended_at=timezone.now(), exit_code=code, end_reason=found.cause
+        )
+        Deployment.objects.filter(pk=ctx.deployment.pk).update(
+            state=ServiceState.STOPPED, state_since=timezone.now(), state_detail=found.cause
+        )
+    ctx.check(
+        "alive", "Server process", CheckStatus.NOT_OK, value=f"ended with exit code {code}", source="launch record"
+    )
+    raise StepFailed(
+        f"The server ended before it was ready (exit code {'unknown' if code is None else code}). {found.cause}",
+        hint=found.fix,
+        diagnosis=_as_data(row, found),
+    )
+
+
+def _were_clean(ctx: StepContext, row: Launch) -> bool | None:
+    """Was every card at its baseline just before this start? Measured by the launch script itself."""
+    gpus = ctx.placement.gpus
+    if not gpus or any(gpu.uuid not in row.memory_before for gpu in gpus):
+        return None
+    return all(row.memory_before[gpu.uuid] <= limit_for(gpu.baseline_mib) for gpu in gpus)
+
+
+def _as_data(row: Launch, found: Diagnosis) -> dict[str, Any]:
+    """The diagnosis with the chunk of the job's log in which its line stands."""
+    data = asdict(found)
+    data.pop("line_number")
+    chunk = (
+        LogChunk.objects.filter(launch=row, text__contains=found.line).order_by("seq").first() if found.line else None
+    )
+    return {**data, "log_seq": chunk.seq if chunk else None}
+
+
+def _ask_to_wait(ctx: StepContext, readiness: Readiness) -> NoReturn:
+    _show(ctx, readiness)
+    raise ctx.ask(
+        "not ready",
+        title="The server is not ready yet. Wait longer?",
+        text=f"It runs for longer than the limit of {ctx.deployment.ready_seconds} s: {readiness.missing}.",
+        choices=[
+            {"key": "longer", "label": "Wait as long again", "action": "ask"},
+            {
+                "key": "give_up",
+                "label": "Give up",
+                "action": "ask",
+                "danger": True,
+                "detail": "The job fails; what the plan says about the way back is done.",
+            },
+        ],
+    )

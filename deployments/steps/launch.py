@@ -1,0 +1,221 @@
+"""Launch: start one server, once, whatever dies or is sent twice."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from django.utils import timezone
+
+from deployments.decisions.verify import limit_for
+from deployments.joblog import LeaseLost
+from deployments.lifecycle import LIVE_LAUNCH, CheckStatus, LaunchState, StepState
+from deployments.models import JobStep, Launch
+from deployments.remote import run as remote
+from deployments.remote.locks import lock_values, locked_by, take_cards
+from deployments.remote.script import Said, Script, wrapper
+from deployments.steps.base import StepContext, StepFailed
+
+TIMEOUT_SECONDS = 45.0
+
+
+def launch(ctx: StepContext) -> None:
+    """Look whether this launch already exists on the host, else start it; record who it is."""
+    row = _intend(ctx)
+    said = _send(ctx, row, mode="start")
+    _settle(ctx, row, said)
+
+
+def resolve(ctx: StepContext, row: Launch) -> None:
+    """Settle a launch whose sending may or may not have reached the host: adopt it, or forbid it for ever.
+
+    Raises TransportError when the host cannot be asked; the job must then stay unknown.
+    """
+    said = _send(ctx, row, mode="abandon")
+    if _word(said, "abandoned"):
+        _change(ctx, row, state=LaunchState.ABANDONED, ended_at=timezone.now(), end_reason="given up before it began")
+    else:
+        _adopt(ctx, row, said)
+
+
+def _intend(ctx: StepContext) -> Launch:
+    """The row of this round's launch; its id is fixed before anything is sent."""
+    known = ctx.step.data.get("launch")
+    if known is not None:
+        return Launch.objects.get(pk=known)
+    row = Launch(
+        id=uuid.uuid4(),
+        deployment=ctx.deployment,
+        revision=ctx.revision,
+        job=ctx.job,
+        host=ctx.host,
+        requested={"argv": ctx.revision.argv, "env": ctx.revision.env, "port": ctx.revision.port},
+        memory_before=_verified(ctx).data.get("memory", {}),
+    )
+    with ctx.writing():
+        # Verify has seen that nothing of an earlier launch lives.
+        Launch.objects.filter(deployment=ctx.deployment, state__in=LIVE_LAUNCH).update(
+            state=LaunchState.ENDED, ended_at=timezone.now(), end_reason="no process of it was left"
+        )
+        row.save(force_insert=True)
+    ctx.remember(launch=str(row.pk))
+    return row
+
+
+def _verified(ctx: StepContext) -> JobStep:
+    """The verify step of this round."""
+    return ctx.job.steps.filter(name="verify", way_back=ctx.step.way_back).order_by("-position")[0]
+
+
+def _send(ctx: StepContext, row: Launch, *, mode: str) -> list[Said]:
+    if row.revision is None:
+        raise StepFailed("The revision of this launch is gone.")
+    on_node = ctx.host.machine != ctx.host
+    if mode == "start" and on_node:
+        other = take_cards(ctx.job, fence=ctx.claim.fence, links=ctx.links)
+        if other is not None:
+            raise StepFailed(str(other), hint="Wait for that job, or ask that person.")
+    effect = ctx.effect(
+        "launch" if mode == "start" else "give up launch",
+        command=row.revision.command_line,
+        target={"launch": str(row.pk), "revision": str(row.revision), "host": ctx.host.name},
+    )
+    with ctx.link() as transport:
+        said = remote.run(
+            transport, _script(ctx, row, mode=mode, lock=not on_node), timeout=TIMEOUT_SECONDS, tick=ctx.tick
+        )
+    effect.done(_outcome(said), said=[f"{line.word} {line.text}"[:300] for line in said][:40])
+    return said
+
+
+def _script(ctx: StepContext, row: Launch, *, mode: str, lock: bool) -> Script:
+    assert row.revision is not None
+    env = {
+        **row.revision.env,
+        **_card_env(ctx, row),
+        "RELAUNCH_LAUNCH_ID": str(row.pk),
+        "RELAUNCH_DEPLOYMENT": ctx.deployment.name,
+    }
+    locks = lock_values(ctx.job)
+    return remote.script_for(
+        ctx.deployment,
+        *(["locks"] if lock and mode == "start" else []),
+        "launch",
+        fence=ctx.claim.fence,
+        boot_id=_verified(ctx).data.get("boot_id", ""),
+        mode="take",
+        **locks,
+        mode_launch=mode,
+        launch=str(row.pk),
+        port=row.revision.port,
+        program=row.revision.argv[0],
+        workdir=row.revision.workdir,
+        limits=[f"{gpu.uuid}={limit_for(gpu.baseline_mib)}" for gpu in ctx.placement.gpus],
+        force=1 if _verified(ctx).data.get("forced") else 0,
+        run=wrapper(row.revision.argv, env=env, workdir=row.revision.workdir),
+    )
+
+
+def _card_env(ctx: StepContext, row: Launch) -> dict[str, str]:
+    """The engine sees exactly the deployment's cards, unless the revision says otherwise."""
+    assert row.revision is not None
+    if "CUDA_VISIBLE_DEVICES" in row.revision.env or not ctx.placement.gpu_uuids:
+        return {}
+    return {"CUDA_VISIBLE_DEVICES": ",".join(gpu.uuid for gpu in ctx.placement.gpus)}
+
+
+def _word(said: list[Said], word: str) -> Said | None:
+    return next((line for line in said if line.word == word), None)
+
+
+def _outcome(said: list[Said]) -> str:
+    telling = [line for line in said if line.word not in ("memory", "record", "end", "take")]
+    return f"{telling[-1].word} {telling[-1].text}".strip() if telling else "no answer"
+
+
+def _settle(ctx: StepContext, row: Launch, said: list[Said]) -> None:
+    """Read what became of it."""
+    for line in said:
+        match line.word:
+            case "fenced":
+                raise LeaseLost
+            case "locked":
+                _give_up(ctx, row, str(locked_by(line)), hint="Wait for that job, or ask that person.")
+            case "rebooted":
+                _give_up(ctx, row, "The host has booted since the cards were measured.", hint="Start again.")
+            case "live":
+                _give_up(
+                    ctx, row, f"Another launch of this deployment lives (pid {line.rest[1]}).", hint="Restart instead."
+                )
+            case "refused":
+                _give_up(ctx, row, f"The host refused the launch: {line.text}.", hint="Correct that, then start again.")
+            case "portbusy":
+                _give_up(
+                    ctx,
+                    row,
+                    f"Port {line.text} was taken by another process in the meantime.",
+                    hint="Stop that process, or give the deployment another port.",
+                )
+            case "abandoned":
+                _give_up(ctx, row, "This launch was given up by another worker.", hint="Start again.")
+            case "notfree" | "unmeasured":
+                _back_to_verify(ctx, row, line)
+                return
+    _adopt(ctx, row, said)
+    ctx.finish(f"Started with {row.revision} as pid {row.pid}; its log is {row.log_path}.")
+
+
+def _give_up(ctx: StepContext, row: Launch, message: str, *, hint: str) -> None:
+    _change(ctx, row, state=LaunchState.FAILED, ended_at=timezone.now(), end_reason=message)
+    raise StepFailed(message, hint=hint)
+
+
+def _back_to_verify(ctx: StepContext, row: Launch, line: Said) -> None:
+    """The cards changed between verify and launch: nothing was started, look again."""
+    if line.word == "notfree":
+        uuid, used, limit = line.rest[:3]
+        ctx.say(f"Not started: card {uuid} holds {used} MiB, limit {limit} MiB. Looking again.")
+    else:
+        ctx.say(f"Not started: the cards could not be measured just before the launch ({line.text}). Looking again.")
+    with ctx.writing():
+        again = {"state": StepState.PENDING, "ended_at": None}
+        JobStep.objects.filter(pk=_verified(ctx).pk).update(data={}, **again)
+        JobStep.objects.filter(pk=ctx.step.pk).update(**again)
+
+
+def _adopt(ctx: StepContext, row: Launch, said: list[Said]) -> None:
+    """Store the identity that the wrapper has recorded on the host."""
+    record = {line.rest[0]: line.rest[1] for line in said if line.word == "record" and len(line.rest) == 2}
+    directory = next((line.text for line in said if line.word in ("started", "exists")), "")
+    if "pid" not in record:
+        raise StepFailed(
+            "The launch was sent, but no process recorded itself within 10 s.",
+            hint="Look at the host: its disk may be full, or the login may not start programs.",
+        )
+    before = {line.rest[0]: int(line.rest[1]) for line in said if line.word == "memory"}
+    _change(
+        ctx,
+        row,
+        state=LaunchState.STARTING,
+        directory=directory,
+        pid=int(record["pid"]),
+        start_time=int(record["start"]),
+        boot_id=record["boot"],
+        pid_namespace=record.get("pidns", ""),
+        started_at=timezone.now(),
+        memory_before=before or row.memory_before,
+    )
+    ctx.check(
+        "identity",
+        "Server process",
+        CheckStatus.OK,
+        value=f"pid {record['pid']}, start time {record['start']}",
+        detail=f"boot {record['boot']}",
+        source="launch record",
+    )
+
+
+def _change(ctx: StepContext, row: Launch, **fields: Any) -> None:
+    with ctx.writing():
+        Launch.objects.filter(pk=row.pk).update(**fields)
+    row.refresh_from_db()

@@ -1,0 +1,94 @@
+"""Plan: look, say what would be done and what stands in the way, and wait for an approval of exactly that."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from controlpanel.masking import mask_values
+from deployments.lifecycle import JobKind
+from deployments.models import Job
+from deployments.plan.collect import plan_for
+from deployments.plan.plan import CannotPlan, Plan, what_changed
+from deployments.steps.base import GateOpened, StepContext, StepFailed
+
+TITLES = {
+    JobKind.RESTART: "Approve and restart",
+    JobKind.START: "Approve and start",
+    JobKind.STOP: "Approve and stop",
+}
+
+
+def plan(ctx: StepContext) -> None:
+    """Make the plan and ask; once approved, go on."""
+    approval = ctx.answer("plan")
+    if approval is not None:
+        ctx.finish(f"Approved by {approval.answered_by_name}.")
+        return
+    ctx.say(f"Looking at {ctx.host} to make the plan.")
+    made = make(ctx)
+    if made.data["blocked"]:
+        reasons = [warning for warning in made.data["warnings"] if warning["blocks"]]
+        raise StepFailed(
+            " ".join(warning["text"] for warning in reasons) + " Nothing was touched.", hint=reasons[0]["todo"]
+        )
+    raise ask_for_approval(ctx, made, title=f"{TITLES[JobKind(ctx.job.kind)]} {ctx.deployment}?")
+
+
+def make(ctx: StepContext) -> Plan:
+    """Make the plan from the facts as they are now. Raises StepFailed when something needed cannot be seen."""
+    try:
+        return plan_for(ctx)
+    except CannotPlan as error:
+        raise StepFailed(f"{error} Nothing was touched.", hint="Mend that on the host, then plan again.") from error
+
+
+def ask_for_approval(ctx: StepContext, made: Plan, *, title: str, changed: list[str] | None = None) -> GateOpened:
+    """Keep the plan with the job and open its gate."""
+    launch = ctx.live_launch()
+    with ctx.writing():
+        Job.held(ctx.claim).update(
+            plan=mask_values(made.data),
+            plan_hash=made.hash,
+            previous_revision=launch.revision if launch is not None else None,
+        )
+    return ctx.ask(
+        "plan",
+        title=title,
+        text="Nothing has been touched so far." if not ctx.job.touched else "",
+        evidence=[{"text": f"Changed since the last plan: {text}."} for text in changed or []],
+        choices=[
+            {
+                "key": "approve",
+                "label": TITLES[JobKind(ctx.job.kind)],
+                "action": "approve",
+                "danger": bool(made.data["stops"]),
+                "detail": _cost(ctx, made.data),
+            },
+            {"key": "discard", "label": "Discard this plan", "action": "ask", "detail": "Nothing is done."},
+        ],
+        plan_hash=made.hash,
+        expires_in=timedelta(minutes=ctx.deployment.approval_minutes),
+    )
+
+
+def _cost(ctx: StepContext, data: dict[str, Any]) -> str:
+    """What approving costs, in a sentence."""
+    if not data["stops"]:
+        return "Nothing is stopped."
+    running = data["requests"]
+    requests = "" if not running else f", {running} running requests with it"
+    return f"Stops {len(data['stops'])} processes of {ctx.deployment}{requests}."
+
+
+def approve_anew_if_stale(ctx: StepContext) -> Plan:
+    """At the start of a step that acts: are the facts still those of the approval? Raises GateOpened when not."""
+    made = make(ctx)
+    if made.hash == ctx.job.plan_hash:
+        return made
+    if made.data["blocked"]:
+        reasons = [warning for warning in made.data["warnings"] if warning["blocks"]]
+        raise StepFailed(" ".join(warning["text"] for warning in reasons), hint=reasons[0]["todo"])
+    changed = what_changed((ctx.job.plan or {}).get("binding", {}), made.data["binding"])
+    ctx.say(f"The plan is out of date: {'; '.join(changed)}.")
+    raise ask_for_approval(ctx, made, title="The plan is out of date. Approve the new one?", changed=changed)

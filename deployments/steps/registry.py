@@ -1,0 +1,22 @@
+"""Step names to the functions that do them. To add a step: a module beside this one, a line here, recipes.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from deployments.steps.base import StepContext
+from deployments.steps.check import check
+from deployments.steps.drain import drain
+from deployments.steps.launch import launch
+from deployments.steps.plan import plan
+from deployments.steps.stop import stop
+from deployments.steps.verify import verify
+
+STEPS: dict[str, Callable[[StepContext], None]] = {
+    "plan": plan,
+    "drain": drain,
+    "stop": stop,
+    "verify": verify,
+    "launch": launch,
+    "check": check,
+}

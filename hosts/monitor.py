@@ -1,0 +1,183 @@
+"""Reads every host once a second over one link and one long-running probe, and tells whoever registered."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import socket
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Protocol
+
+from django.db import close_old_connections
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from hosts import links
+from hosts.models import Host
+from hosts.probe.facts import HostFacts
+from hosts.probe.probe import watch
+from hosts.readings import not_reached, reached, store_cards
+from hosts.transport.base import TransportError
+
+logger = logging.getLogger(__name__)
+
+OWNER = f"{socket.gethostname()}:{os.getpid()}"
+LEASE = timedelta(seconds=15)
+EVERY_SECONDS = 1.0
+ROUND_SECONDS = 5.0
+REFRESH_SECONDS = 2.0
+FIRST_PAUSE = 2.0
+LONGEST_PAUSE = 30.0
+
+
+class Watcher(Protocol):
+    """Somebody who wants to know more about hosts than their cards."""
+
+    def ports(self, host: Host) -> Sequence[int]:
+        """Ports whose listeners it wants to see on this host; with any, processes are listed too."""
+        ...
+
+    def saw(self, host: Host, facts: HostFacts) -> None:
+        """A reading has come."""
+        ...
+
+    def lost(self, host: Host, reason: str) -> None:
+        """The host cannot be read."""
+        ...
+
+
+@dataclass
+class _Follower:
+    """One host's thread and the way to end it."""
+
+    thread: threading.Thread
+    stop: threading.Event
+
+
+class Stopped(Exception):
+    """This host's thread was told to end, or what it watches has changed."""
+
+
+class Monitor:
+    """Follows all hosts that were tested once. Each host is followed by one monitor at a time, by a lease."""
+
+    def __init__(self, *, watchers: Sequence[Watcher] = ()) -> None:
+        self._watchers = tuple(watchers)
+        self._followers: dict[int, _Follower] = {}
+
+    def run(self, stop: threading.Event) -> None:
+        """Work until ``stop``; a round that fails is logged and tried again."""
+        while not stop.is_set():
+            try:
+                close_old_connections()
+                self._round()
+            except Exception:  # the monitor must outlive whatever the database does
+                logger.exception("a round of the monitor failed; the next one comes in %s s", ROUND_SECONDS)
+            stop.wait(ROUND_SECONDS)
+        for follower in self._followers.values():
+            follower.stop.set()
+        for follower in self._followers.values():
+            follower.thread.join(timeout=3.0)
+        Host.objects.filter(monitor_owner=OWNER).update(monitor_owner="", monitor_lease_until=None)
+        links.POOL.close_all()
+
+    def _round(self) -> None:
+        """Renew the leases, start threads for hosts that are ours now, end those of hosts that are not."""
+        free = Q(monitor_owner=OWNER) | Q(monitor_lease_until=None) | Q(monitor_lease_until__lt=Now())
+        known = Host.objects.exclude(reach=Host.Reach.UNKNOWN)
+        known.filter(free).update(monitor_owner=OWNER, monitor_lease_until=Now() + LEASE)
+        ours = set(known.filter(monitor_owner=OWNER).values_list("pk", flat=True))
+        for pk in list(self._followers):
+            if pk not in ours or not self._followers[pk].thread.is_alive():
+                self._followers.pop(pk).stop.set()
+        for pk in ours - self._followers.keys():
+            self._follow(pk)
+
+    def _follow(self, pk: int) -> None:
+        stop = threading.Event()
+        thread = threading.Thread(target=self._run_host, args=(pk, stop), name=f"host-{pk}", daemon=True)
+        self._followers[pk] = _Follower(thread, stop)
+        thread.start()
+
+    def _run_host(self, pk: int, stop: threading.Event) -> None:
+        """Read one host for as long as it is ours; after trouble try again, ever more calmly."""
+        pause = FIRST_PAUSE
+        while not stop.is_set():
+            close_old_connections()
+            host = Host.objects.select_related("via").filter(pk=pk).first()
+            if host is None:
+                return
+            try:
+                pause = self._read(host, stop) or pause
+            except TransportError as error:
+                if not stop.is_set():
+                    self._trouble(host, error)
+                stop.wait(pause * random.uniform(0.8, 1.2))
+                pause = min(LONGEST_PAUSE, pause * 2)
+            except Exception:  # a thread that dies would leave its host unread for ever
+                logger.exception("reading %s failed", host)
+                stop.wait(LONGEST_PAUSE)
+
+    def _trouble(self, host: Host, error: TransportError) -> None:
+        not_reached(host, error)
+        for watcher in self._watchers:
+            watcher.lost(host, str(error))
+
+    def _read(self, host: Host, stop: threading.Event) -> float | None:
+        """Follow one probe until it ends or what is to be watched changes. Returns the pause to begin with again."""
+        ports = self._ports(host)
+        sections = ("host", "gpus", *(("procs", "listeners", "fds") if ports else ()))
+        keeper = _Keeper(host)
+
+        def tick() -> None:
+            if stop.is_set():
+                raise Stopped
+
+        seen = 0
+        try:
+            with links.borrow(host) as transport:
+                readings = watch(
+                    transport,
+                    sections=sections,
+                    every=EVERY_SECONDS,
+                    slot=f"monitor-{OWNER}-{host.pk}",
+                    seconds=3600,
+                    ports=ports,
+                    sudo=host.sudo,
+                    tick=tick,
+                )
+                for facts in readings:
+                    seen += 1
+                    keeper.keep(facts)
+                    for watcher in self._watchers:
+                        watcher.saw(host, facts)
+                    if seen % 3 == 0 and self._ports(host) != ports:
+                        break
+                readings.close()  # type: ignore[attr-defined]
+        except Stopped:
+            return None
+        return FIRST_PAUSE if seen else None
+
+    def _ports(self, host: Host) -> list[int]:
+        return sorted({port for watcher in self._watchers for port in watcher.ports(host)})
+
+
+class _Keeper:
+    """Writes readings to the database when they say something new, and their age now and then."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._last: object = None
+        self._stored_at: float = 0.0
+
+    def keep(self, facts: HostFacts) -> None:
+        now = facts.measured_at.timestamp()
+        if facts.gpus == self._last and now - self._stored_at < REFRESH_SECONDS:
+            return
+        store_cards(self._host, facts, source="nvidia-smi")
+        reached(self._host, facts)
+        self._last, self._stored_at = facts.gpus, now

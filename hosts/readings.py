@@ -1,0 +1,80 @@
+"""Keep what was read from a host's cards, and whether the host was reached."""
+
+from __future__ import annotations
+
+from django.db import transaction
+from django.utils import timezone
+
+from controlpanel.live import hints
+from hosts.models import Gpu, Host
+from hosts.probe.facts import HostFacts
+from hosts.probe.frames import Unknown
+from hosts.probe.gpus import GpuReading
+from hosts.transport.base import HostKeyChanged, HostKeyUnknown, TransportError
+
+
+def store_cards(host: Host, facts: HostFacts, *, source: str) -> None:
+    """Write the last reading of every card. A card that cannot be read keeps its row and says why."""
+    readings: tuple[GpuReading, ...] = ()
+    if isinstance(facts.gpus, Unknown):
+        problem = facts.gpus.reason
+    else:
+        problem, readings = " ".join(facts.gpus.faults), facts.gpus.gpus
+    with transaction.atomic():
+        for reading in readings:
+            Gpu.objects.update_or_create(host=host, uuid=reading.uuid, defaults=_fields(reading, facts, source))
+        missing = Gpu.objects.filter(host=host).exclude(uuid__in=[reading.uuid for reading in readings])
+        # Not listed is not free: its last value must not be taken for a fresh one.
+        missing.update(used_mib=None, unread_reason=problem or "nvidia-smi does not list this card any more.")
+        Host.objects.filter(pk=host.pk).exclude(gpu_problem=problem).update(gpu_problem=problem)
+    hints.hint("gpus")
+
+
+def _fields(reading: GpuReading, facts: HostFacts, source: str) -> dict[str, object]:
+    used = reading.memory_used
+    fields: dict[str, object] = {
+        "used_mib": None if isinstance(used, Unknown) else used,
+        "unread_reason": used.reason if isinstance(used, Unknown) else "",
+        "read_at": facts.measured_at,
+        "source": source,
+        "present": True,
+        "total_mib": _number(reading.memory_total),
+        "utilization_percent": _number(reading.utilization_percent),
+        "temperature_c": _number(reading.temperature_c),
+        "power_w": _number(reading.power_watts),
+    }
+    if not isinstance(reading.index, Unknown):
+        fields["index"] = reading.index
+    if reading.name:
+        fields |= {"name": reading.name, "bus_id": reading.bus_id, "driver_version": reading.driver_version}
+    return fields
+
+
+def _number(value: float | Unknown) -> float | None:
+    return None if isinstance(value, Unknown) else value
+
+
+def reached(host: Host, facts: HostFacts) -> None:
+    """The host has answered."""
+    boot = "" if isinstance(facts.host, Unknown) else facts.host.boot_id
+    _reach(
+        host, Host.Reach.REACHABLE, problem="", hint="", boot_id=boot or host.boot_id, last_seen_at=facts.measured_at
+    )
+
+
+def not_reached(host: Host, error: TransportError) -> None:
+    """The host has not answered: why, and what to do. An unknown host key is kept for a person to compare."""
+    if isinstance(error, HostKeyUnknown | HostKeyChanged):
+        host.keys.get_or_create(
+            key_type=error.key.key_type,
+            fingerprint=error.key.fingerprint,
+            defaults={"key_base64": error.key.key_base64},
+        )
+    _reach(host, Host.Reach.UNREACHABLE, problem=str(error), hint=error.hint)
+
+
+def _reach(host: Host, reach: Host.Reach, **fields: object) -> None:
+    changed = Host.objects.filter(pk=host.pk).exclude(reach=reach)
+    if changed.update(reach=reach, reach_since=timezone.now()):
+        hints.hint("overview")
+    Host.objects.filter(pk=host.pk).update(**fields)
