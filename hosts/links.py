@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from hosts.transport.base import CommandTimeout, ConnectTimeout, LinkDown, LinkLost, Transport
+from hosts.transport.base import ConnectTimeout, LinkDown, LinkLost, Transport
 from hosts.transport.factory import link_signature, open_transport
 
 if TYPE_CHECKING:
@@ -87,8 +87,8 @@ class LinkPool:
         except (LinkLost, LinkDown):
             self._retire(entry, link)
             raise
-        except CommandTimeout:
-            link.last_used = float("-inf")  # slow command or dead link: the next borrower finds out
+        except BaseException:
+            link.last_used = float("-inf")  # slow command, cancel or dead link: the next borrower looks first
             raise
         else:
             link.last_used = self._clock()

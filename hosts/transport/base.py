@@ -123,9 +123,7 @@ class PctMissing(ContainerError):
 
 
 class LinkLost(TransportError):
-    hint = (
-        "The connection broke after the command was sent. It may still run: look at the host before acting."
-    )
+    hint = "The connection broke after the command was sent. It may still run: look at the host before acting."
 
 
 class CommandTimeout(TransportError):
@@ -267,7 +265,7 @@ class Transport(Protocol):
         ...
 
     def is_alive(self, *, timeout: float) -> bool:
-        """Whether the link answers now; False also when it does not answer in time. Runs no command."""
+        """Whether the link answers now and is worth keeping. False when not in time. Runs no command."""
         ...
 
     def close(self) -> None: ...

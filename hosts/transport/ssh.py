@@ -46,6 +46,8 @@ from hosts.transport.ssh_socket import open_socket
 
 MAX_CHANNELS = 8
 """sshd allows ten sessions a connection unless told otherwise; two are left for probes."""
+MAX_LEFT_RUNNING = 2
+"""A command that we gave up on keeps its session until it ends, so a link with more of them is worn out."""
 CHANNEL_WAIT_SECONDS = 30.0
 CLOSE_SECONDS = 2.0
 LINK_CHECK_SECONDS = 5.0
@@ -102,9 +104,7 @@ def connect_ssh(
         return _connect_once(target, login, deadline, via)
 
 
-def _connect_once(
-    target: SshTarget, login: SshLogin, deadline: Deadline, via: "SshTransport | None"
-) -> "SshTransport":
+def _connect_once(target: SshTarget, login: SshLogin, deadline: Deadline, via: "SshTransport | None") -> "SshTransport":
     attempt = _Attempt(target, login, deadline, via)
     try:
         link = run_bounded(attempt.connect, timeout=deadline.remaining(), name=f"connect {target}")
@@ -120,9 +120,7 @@ def _connect_once(
 class _Attempt:
     """One try to connect. Runs in a thread that may be left behind, so it can be given up from outside."""
 
-    def __init__(
-        self, target: SshTarget, login: SshLogin, deadline: Deadline, via: "SshTransport | None"
-    ) -> None:
+    def __init__(self, target: SshTarget, login: SshLogin, deadline: Deadline, via: "SshTransport | None") -> None:
         self._target = target
         self._login = login
         self._deadline = deadline
@@ -223,14 +221,14 @@ class SshTransport:
 
     kind = "ssh"
 
-    def __init__(
-        self, link: paramiko.Transport, *, target: SshTarget, via: "SshTransport | None" = None
-    ) -> None:
+    def __init__(self, link: paramiko.Transport, *, target: SshTarget, via: "SshTransport | None" = None) -> None:
         self.counters = TransportCounters(connections=1)
         self._link = link
         self._target = target
         self._via = via
         self._slots = threading.BoundedSemaphore(MAX_CHANNELS)
+        self._left_running = 0
+        self._count_lock = threading.Lock()
 
     def run(
         self,
@@ -277,6 +275,9 @@ class SshTransport:
             raise LinkDown(f"The connection to {self._target} is gone.") from error
 
     def is_alive(self, *, timeout: float) -> bool:
+        return self._left_running < MAX_LEFT_RUNNING and self._answers(timeout=timeout)
+
+    def _answers(self, *, timeout: float) -> bool:
         def probe() -> bool:
             self._link.open_session(timeout=timeout).close()
             return True
@@ -308,8 +309,8 @@ class SshTransport:
         ChannelPump(
             flow,
             begin=begin,
-            still_answers=lambda: self.is_alive(timeout=LINK_CHECK_SECONDS),
-            release=self._slots.release,
+            still_answers=lambda: self._answers(timeout=LINK_CHECK_SECONDS),
+            release=self._give_slot_back,
             foreign=(paramiko.SSHException, EOFError, OSError),
             streaming=spec.merge_stderr,
         ).start()
@@ -320,6 +321,8 @@ class SshTransport:
         try:
             channel = self._link.open_session(timeout=min(timeout, CHANNEL_WAIT_SECONDS))
         except paramiko.ChannelException as error:
+            if self._left_running:
+                raise LinkDown(f"Commands that never ended use up the connection to {self._target}.") from error
             raise LinkBusy(f"{self._target} allows no further command at once.") from error
         except (paramiko.SSHException, EOFError, OSError) as error:
             raise LinkDown(f"The connection to {self._target} does not answer any more.") from error
@@ -328,6 +331,13 @@ class SshTransport:
         channel.in_stderr_buffer.set_event(bell)
         channel.exec_command(line)
         return channel
+
+    def _give_slot_back(self, left_running: bool) -> None:
+        with self._count_lock:
+            self._left_running += left_running
+            spent = left_running and self._left_running > MAX_LEFT_RUNNING
+        if not spent:  # the server still counts that session, and two of them are all it has to spare
+            self._slots.release()
 
     def _take_slot(self, deadline: Deadline, tick: Callable[[], None]) -> None:
         while not self._slots.acquire(timeout=min(TICK_SECONDS, max(0.01, deadline.remaining()))):

@@ -55,7 +55,7 @@ class ChannelPump(threading.Thread):
         *,
         begin: Callable[[Bell], Channel],
         still_answers: Callable[[], bool],
-        release: Callable[[], None],
+        release: Callable[[bool], None],
         foreign: tuple[type[Exception], ...],
         streaming: bool,
     ) -> None:
@@ -67,6 +67,7 @@ class ChannelPump(threading.Thread):
         self._foreign = foreign
         self._streaming = streaming
         self._bell = Bell()
+        self._left_running = False
         self._stdin_shut = False
         self._last_output = time.monotonic()
         self._exit_seen: float | None = None
@@ -78,11 +79,9 @@ class ChannelPump(threading.Thread):
         except TransportError as error:
             self._flow.fail(error)
         except self._foreign as error:
-            self._flow.fail(
-                LinkLost(f"The connection broke while {self._flow.argv[0]} was running: {error}.")
-            )
+            self._flow.fail(LinkLost(f"The connection broke while {self._flow.argv[0]} was running: {error}."))
         finally:
-            self._release()
+            self._release(self._left_running)
 
     def _command(self) -> None:
         channel = self._begin(self._bell)
@@ -94,6 +93,7 @@ class ChannelPump(threading.Thread):
                     if self._ended(channel):
                         return self._tell_status(channel)
                     self._bell.await_ring(SEND_POLL_SECONDS if self._flow.stdin_pending else IDLE_SECONDS)
+            self._left_running = not channel.closed
         finally:
             with contextlib.suppress(*self._foreign):
                 channel.close()

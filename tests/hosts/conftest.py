@@ -49,9 +49,7 @@ def free_port() -> int:
 
 
 def make_key(path: Path, *options: str) -> PublicHostKey:
-    subprocess.run(
-        ["ssh-keygen", "-q", "-N", "", "-f", str(path), *(options or ("-t", "ed25519"))], check=True
-    )
+    subprocess.run(["ssh-keygen", "-q", "-N", "", "-f", str(path), *(options or ("-t", "ed25519"))], check=True)
     key_type, key_base64 = path.with_suffix(".pub").read_text().split()[:2]
     return PublicHostKey(key_type, key_base64)
 

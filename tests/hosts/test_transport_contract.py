@@ -9,7 +9,6 @@ from hosts.transport.base import Transport
 from hosts.transport.fake import FakeTransport
 from hosts.transport.local import LocalTransport
 from hosts.transport.pct import PctTransport
-from hosts.transport.ssh import SshTransport
 from tests.hosts.conftest import Sshd
 from tests.hosts.fake_script import contract_fake
 from tests.hosts.transport_contract import TransportContract, echo_server
@@ -21,13 +20,6 @@ def echo_port() -> Iterator[int]:
         yield port
 
 
-@pytest.fixture(scope="module")
-def shared_link(sshd: Sshd) -> Iterator[SshTransport]:
-    link = sshd.connect()
-    yield link
-    link.close()
-
-
 class TestLocal(TransportContract):
     @pytest.fixture
     def transport(self) -> Transport:
@@ -36,8 +28,10 @@ class TestLocal(TransportContract):
 
 class TestSsh(TransportContract):
     @pytest.fixture
-    def transport(self, shared_link: SshTransport) -> Transport:
-        return shared_link
+    def transport(self, sshd: Sshd) -> Iterator[Transport]:
+        link = sshd.connect()
+        yield link
+        link.close()
 
 
 class TestPctOverLocal(TransportContract):
