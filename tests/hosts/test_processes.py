@@ -1,0 +1,168 @@
+"""/proc's words in, values out."""
+
+import pytest
+
+from hosts.probe.frames import Section, Unknown
+from hosts.probe.holders import OpenFiles, parse_open_files
+from hosts.probe.listeners import Listeners, parse_listeners
+from hosts.probe.processes import (
+    HostIdentity,
+    ProcessIdentity,
+    ProcessTable,
+    descendants,
+    parse_detail,
+    parse_host,
+    parse_markers,
+    parse_nspids,
+    parse_processes,
+    parse_stat,
+)
+from tests.hosts.recorded import recorded
+
+BOOT = "95964a5f-bbac-4f61-a5de-6b0591be4c67"
+HOST_TEXT = f"""boot_id {BOOT}
+hostname gpu1
+uptime 1415.78
+pid_namespace pid:[4026531836]
+clock_ticks 100
+/proc/self/status:Uid:\t0\t0\t0\t0
+/proc/meminfo:MemTotal:       24684092 kB
+/proc/meminfo:MemAvailable:   24305068 kB
+"""
+
+
+def section(text: str | bytes, status: int = 0) -> Section:
+    return Section("x", text.encode() if isinstance(text, str) else text, status)
+
+
+@pytest.fixture
+def host() -> HostIdentity:
+    parsed = parse_host(section(HOST_TEXT))
+    assert isinstance(parsed, HostIdentity)
+    return parsed
+
+
+@pytest.fixture
+def table() -> ProcessTable:
+    parsed = parse_processes(recorded("proc/stat"))
+    assert isinstance(parsed, ProcessTable)
+    return parsed
+
+
+def test_who_answered(host: HostIdentity) -> None:
+    assert (host.boot_id, host.hostname, host.uid, host.clock_ticks) == (BOOT, "gpu1", 0, 100)
+    assert (host.memory_total_mib, host.memory_available_mib) == (24105, 23735)
+
+
+@pytest.mark.parametrize("lost", ["boot_id", "uptime", "pid_namespace", "Uid"])
+def test_no_identity_without_its_parts(lost: str) -> None:
+    text = "\n".join(line for line in HOST_TEXT.splitlines() if lost not in line)
+    assert isinstance(parse_host(section(text)), Unknown)
+
+
+def test_a_name_with_parentheses_hides_nothing() -> None:
+    process = parse_stat("601 (a) R (b c) S 600 600 600 0 -1 0 1 2 3 4 5 6 7 8 20 0 9 0 41100 1 1")
+    assert process is not None
+    assert (process.comm, process.state, process.parent, process.threads) == ("a) R (b c", "S", 600, 9)
+    assert process.start_time == 41100
+
+
+@pytest.mark.parametrize("line", ["", "1", "1 (x", "1 (x) S", "x (x) S " + "1 " * 20, "1 (x) SS " + "1 " * 20])
+def test_a_garbled_line_is_no_process(line: str) -> None:
+    assert parse_stat(line) is None
+
+
+def test_a_tree_has_all_descendants(table: ProcessTable) -> None:
+    assert [process.pid for process in table.tree(600)] == [600, 601, 603, 602]
+    assert table.tree(12345) == ()
+    assert descendants(table, [601, 700]) == {601, 602, 700}
+
+
+def test_zombies_are_of_two_kinds(table: ProcessTable) -> None:
+    assert table.by_pid[603].is_dead_zombie and not table.by_pid[603].is_headless
+    assert table.by_pid[602].is_headless and not table.by_pid[602].is_dead_zombie
+
+
+def test_an_identity_is_found_only_as_a_whole(table: ProcessTable, host: HostIdentity) -> None:
+    identity = table.identity(600, host)
+    assert identity == ProcessIdentity(BOOT, "pid:[4026531836]", 600, 41000)
+    assert table.find(identity, host) is not None
+    assert table.find(ProcessIdentity(BOOT, "pid:[4026531836]", 600, 41001), host) is None
+    assert table.find(ProcessIdentity(BOOT, "pid:[1]", 600, 41000), host) is None
+    assert table.identity(12345, host) is None
+
+
+def test_owners_are_joined_in() -> None:
+    uids = section("dr-xr-xr-x 9 1000 1000 0 Nov 30 02:00 /proc/600\n")
+    parsed = parse_processes(recorded("proc/stat"), uids)
+    assert isinstance(parsed, ProcessTable)
+    assert (parsed.by_pid[600].uid, parsed.by_pid[700].uid) == (1000, None)
+
+
+def test_no_process_at_all_is_unknown() -> None:
+    assert isinstance(parse_processes(section("")), Unknown)
+
+
+def test_pids_of_other_namespaces() -> None:
+    text = "/proc/1647/status:NSpid:\t1647\t23\n/proc/1/status:NSpid:\t1\n"
+    assert parse_nspids(section(text)) == {1647: (1647, 23), 1: (1,)}
+
+
+def test_launch_markers() -> None:
+    text = b"/proc/600/environ:RELAUNCH_LAUNCH_ID=abc-1\0grep: /proc/1/environ: Permission denied\n"
+    text += b"/proc/601/environ:RELAUNCH_LAUNCH_ID=abc-1\0"
+    assert parse_markers(section(text, 2)) == {600: "abc-1", 601: "abc-1"}
+    assert parse_markers(section("", 1)) == {}
+    assert isinstance(parse_markers(section("grep: unrecognized option: z\n", 2)), Unknown)
+
+
+def test_details_of_a_process() -> None:
+    facts = section("Name:\tpython3\nTgid:\t600\nNSpid:\t1600\t600\n0::/lxc/129/ns/.lxc\n")
+    detail = parse_detail(600, facts, section(b"python3\0-m\0sglang.launch_server\0--port\0" + b"30000\0"))
+    assert detail is not None
+    assert detail.argv == ("python3", "-m", "sglang.launch_server", "--port", "30000")
+    assert (detail.pids, detail.cgroup, detail.thread_group) == ((1600, 600), "/lxc/129/ns/.lxc", 600)
+    assert parse_detail(600, section("", 1), section("", 1)) is None
+
+
+def open_files(stem: str) -> OpenFiles:
+    parsed = parse_open_files(recorded(f"proc/{stem}"))
+    assert isinstance(parsed, OpenFiles)
+    return parsed
+
+
+def test_holders_are_found_in_threads_too() -> None:
+    found = open_files("open_files")
+    assert {holder.pid: set(holder.cards) for holder in found.holders} == {600: set(), 601: {0}, 602: {1}}
+    assert found.owners_of(77001) == (600,)
+    assert not found.partial
+
+
+def test_what_is_closed_to_us_is_noted() -> None:
+    assert open_files("open_files_partial").partial
+
+
+def test_a_walk_that_saw_nobody_is_unknown() -> None:
+    assert isinstance(parse_open_files(section("")), Unknown)
+    assert isinstance(parse_open_files(section("sh: ls: not found\n", 127)), Unknown)
+
+
+def test_listeners_of_both_families() -> None:
+    parsed = parse_listeners(recorded("proc/listeners"))
+    assert isinstance(parsed, Listeners)
+    assert [(one.address, one.port, one.inode) for one in parsed.all] == [
+        ("127.0.0.1", 30000, 77001),
+        ("0.0.0.0", 22, 15001),
+        ("::", 8080, 77002),
+    ]
+    assert parsed.on_port(8080)[0].uid == 1000
+    assert parsed.on_port(9) == ()
+
+
+def test_no_table_is_unknown_and_not_free() -> None:
+    assert isinstance(parse_listeners(section("")), Unknown)
+
+
+def test_a_cut_line_is_unknown_and_not_free() -> None:
+    text = recorded("proc/listeners").text.rstrip()[:-60]
+    assert isinstance(parse_listeners(section(text)), Unknown)
