@@ -1,5 +1,6 @@
 """One scheduler process: loads on its card, step by step and with SGLang's lines, then answers the parent."""
 
+import multiprocessing
 import os
 import signal
 import time
@@ -21,6 +22,12 @@ GRAPH_MIB = 600
 LOAD_STEPS = 10
 GIB = 1024
 IMBALANCE = 0.9
+TORCH_NAMES = {
+    "bfloat16": "torch.bfloat16",
+    "bf16": "torch.bfloat16",
+    "fp8_e4m3": "torch.float8_e4m3fn",
+    "fp8_e5m2": "torch.float8_e5m2",
+}
 
 
 @dataclass(frozen=True)
@@ -63,6 +70,13 @@ def run_scheduler(args: Namespace, model: Model, hints: Hints, assigned: Assignm
         serve(hints, pipe, orphan=is_orphan(args, hints, assigned.rank))
     except Exception:  # any failure of a scheduler ends the server, whatever it was
         logs.log(f"Scheduler hit an exception: {traceback.format_exc()}")
+        tell_parent()
+
+
+def tell_parent() -> None:
+    """SIGQUIT to the server, if it still is our parent: an orphan must not hit whoever adopted it."""
+    parent = multiprocessing.parent_process()
+    if parent is not None and parent.pid == os.getppid():
         os.kill(os.getppid(), signal.SIGQUIT)
 
 
@@ -102,7 +116,7 @@ class Loader:
         self._join()
         self._load_weights()
         pool = size_pool(self.args, self.model, self.hints, before_mib=self.before_mib, after_mib=self._free())
-        logs.log(f"Using KV cache dtype: torch.{pool.kv_dtype}{'fn' if pool.kv_dtype == 'fp8_e4m3' else ''}")
+        logs.log(f"Using KV cache dtype: {TORCH_NAMES.get(pool.kv_dtype, pool.kv_dtype)}")
         if pool.slots:
             self._log_state(pool.slots)
         self.held.grow(pool.kv_mib + pool.state_mib)
