@@ -42,7 +42,7 @@ class Target:
 
 
 TARGETS = (
-    Target("cell", ("native/cell.c",)),
+    Target("cell", ("native/cell.c", "native/plan.c")),
     Target("lxc-attach", ("native/attach.c",)),
     Target("nogroups.so", ("native/nogroups.c",), ("-shared", "-fPIC")),
     *(Target(output, sources, flags) for output, sources, flags in SOURCES),

@@ -46,7 +46,12 @@ class Faults:
         """Sessions and listener hang: connections are accepted by the kernel and then silent."""
         _signal(self._sshd(host), signal.SIGSTOP)
 
+    def sessions_freeze(self, host: Host) -> None:
+        """The sessions of now hang, without an end; new ones can be made."""
+        _signal(self._sshd(host, listener=False), signal.SIGSTOP)
+
     def sshd_thaw(self, host: Host) -> None:
+        """The way back from both freezes."""
         _signal(self._sshd(host), signal.SIGCONT)
 
     def sessions_drop(self, host: Host) -> None:
@@ -71,8 +76,8 @@ class Faults:
         self.sshd_start(host)
 
     def _sshd(self, host: Host, *, listener: bool | None = None) -> list[Process]:
-        found = [process for process in host.processes() if process.cmdline[:1] and _is_sshd(process.cmdline[0])]
-        return [process for process in found if listener is None or ("[listener]" in process.cmdline[0]) == listener]
+        found = [process for process in host.processes() if _is_sshd(process.title)]
+        return [process for process in found if listener is None or ("[listener]" in process.title) == listener]
 
     # -- the machine
 

@@ -2,6 +2,7 @@
 
 import subprocess
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from lab import network, processes, tree
 from lab.host import Host, MachineError, enter
@@ -66,6 +67,10 @@ class Container:
     @property
     def is_running(self) -> bool:
         return b"running" in self.node.exec(["pct", "status", str(self.vmid)], timeout=10).stdout
+
+    def seen(self, path: str) -> Path:
+        """A path of the running container, as the lab sees it."""
+        return Path(f"/proc/{self.pid1}/root{path}")
 
     def exec(
         self,

@@ -21,6 +21,11 @@ class Process:
     state: str
     started: int
 
+    @property
+    def title(self) -> str:
+        """The command line as one text; empty for a zombie."""
+        return " ".join(self.cmdline)
+
 
 def space(pid: int) -> str:
     """The pid namespace of a process, as the kernel names it; empty when the process is gone."""

@@ -25,6 +25,17 @@ SHARED = ("alternatives", "ssl", "ld.so.conf.d", "terminfo")
 BOOT_ID = "proc/sys/kernel/random/boot_id"
 
 
+DIRECTORIES = {
+    "etc": 0o755,
+    "root": 0o711,  # passed through by the plain login on its way to a Python that lives below it
+    "var/log": 0o755,
+    "var/lib": 0o755,
+    "var/tmp": 0o1777,
+    "home": 0o755,
+    "opt": 0o755,
+}
+
+
 def one_user_only() -> bool:
     """Whether this lab's user namespace maps a single id, so that no second login can exist."""
     entries = [line.split() for line in Path("/proc/self/uid_map").read_text().splitlines()]
@@ -33,14 +44,34 @@ def one_user_only() -> bool:
 
 def write_etc(root: Path, *, name: str, hosts: str) -> None:
     """The machine's own /etc, its homes and its /var."""
-    single = one_user_only()
-    for directory, mode in (("etc", 0o755), ("root", 0o711), ("var/log", 0o755), ("var/lib", 0o755),
-                            ("var/tmp", 0o1777), ("home", 0o755), ("opt", 0o755)):  # fmt: skip
+    for directory, mode in DIRECTORIES.items():
         (root / directory).mkdir(parents=True, exist_ok=True)
         (root / directory).chmod(mode)
     for directory in ("bin", "sbin", "lib", "lib64", "lib32"):
-        if Path("/", directory).is_symlink() and not (root / directory).is_symlink():
-            (root / directory).symlink_to(f"usr/{directory}")
+        if Path("/", directory).is_symlink():
+            _link(root / directory, f"usr/{directory}")
+    _link(root / "etc/os-release", "../usr/lib/os-release")
+    contents = {
+        **_accounts(root),
+        "hostname": f"{name}\n",
+        "hosts": hosts,
+        "machine-id": f"{name.encode().hex():0<32.32}\n",
+    }
+    for file, text in contents.items():
+        (root / "etc" / file).write_text(text)
+    for file in COPIED:
+        if Path("/etc", file).is_file():
+            shutil.copy(Path("/etc", file), root / "etc" / file)
+
+
+def _link(path: Path, text: str) -> None:
+    if not path.is_symlink():
+        path.symlink_to(text)
+
+
+def _accounts(root: Path) -> dict[str, str]:
+    """passwd, group and shadow; a second login only where a second id exists."""
+    single = one_user_only()
     daemon = "0:0" if single else "110:65534"
     users = f"root:x:0:0:root:/root:/bin/bash\nsshd:x:{daemon}::/run/sshd:/usr/sbin/nologin\n"
     groups = "root:x:0:\n"
@@ -51,22 +82,8 @@ def write_etc(root: Path, *, name: str, hosts: str) -> None:
         home = root / "home" / LOGIN
         home.mkdir(mode=0o755, exist_ok=True)
         os.chown(home, LOGIN_ID, LOGIN_ID)
-    contents = {
-        "passwd": users,
-        "group": groups,
-        "shadow": "".join(f"{line.split(':')[0]}:*:19000:0:99999:7:::\n" for line in users.splitlines()),
-        "hostname": f"{name}\n",
-        "hosts": hosts,
-        "machine-id": f"{name.encode().hex():0<32.32}\n",
-    }
-    for file, text in contents.items():
-        (root / "etc" / file).write_text(text)
-    for file in COPIED:
-        if Path("/etc", file).is_file():
-            shutil.copy(Path("/etc", file), root / "etc" / file)
-    os_release = root / "etc/os-release"
-    if not os_release.is_symlink():
-        os_release.symlink_to("../usr/lib/os-release")
+    locked = "".join(f"{line.split(':')[0]}:*:19000:0:99999:7:::\n" for line in users.splitlines())
+    return {"passwd": users, "group": groups, "shadow": locked}
 
 
 def write_sshd(root: Path, *, host_key: Path) -> None:

@@ -129,7 +129,7 @@ def test_a_command_outlives_the_ssh_client(fleet: Fleet, gpu1: Host) -> None:
     wait_for(sleepers)
     client.send_signal(signal.SIGKILL)
     client.communicate(timeout=10)
-    wait_for(lambda: len([process for process in gpu1.processes() if "sshd: root" in process.cmdline[0]]) == 0)
+    wait_for(lambda: len([process for process in gpu1.processes() if "sshd: root" in process.title]) == 0)
     assert sleepers()
     assert gpu1.exec(["pkill", "-f", "sleep 4321"], timeout=10).returncode == 0
     wait_for(lambda: not sleepers())

@@ -162,7 +162,7 @@ def test_a_command_outlives_its_helper(pve: Node, ct129: Container, fleet: Fleet
     words = [*ssh_words(pve, key=fleet.client_key), "pct exec 129 -- sleep 779 >/dev/null 2>&1"]
     client = subprocess.Popen(words, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
     wait_for(lambda: found("sleep"))
-    helper = next(process for process in pve.processes() if "lxc-attach" in process.cmdline[0])
+    helper = next(process for process in pve.processes() if "lxc-attach" in process.title)
     assert helper.cmdline[1:] == ("-n", "129", "--keep-env", "--", "sleep", "779")
     pve.exec(["kill", "-9", str(helper.pid)], timeout=10)
     client.communicate(timeout=10)
@@ -246,7 +246,7 @@ def test_frozen_is_running_and_exec_blocks_until_thawed(pve: Node, ct129: Contai
     assert ssh(pve, "pct status 129").stdout == "status: running\n"
     words = [*ssh_words(pve, key=fleet.client_key), "pct exec 129 -- echo thawed"]
     client = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
-    wait_for(lambda: [p for p in pve.processes() if p.cmdline[-2:] == ("echo", "thawed") and "attach" in p.cmdline[0]])
+    wait_for(lambda: [p for p in pve.processes() if p.cmdline[-2:] == ("echo", "thawed") and "attach" in p.title])
     with pytest.raises(subprocess.TimeoutExpired):
         client.wait(timeout=0.3)
     fleet.faults.ct_thaw(ct129)
