@@ -73,7 +73,7 @@ class EmbeddedValkey:
         deadline = time.monotonic() + _START_SECONDS
         while not answers(self._socket):
             if child.exit_status() is not None:
-                raise ValkeyError("The embedded Valkey ended at once; its message stands above.")
+                raise ValkeyError(f"The embedded Valkey ended at once; see {self._data / 'log'}.")
             if time.monotonic() > deadline:
                 child.kill()
                 raise ValkeyError(f"The embedded Valkey did not answer within {_START_SECONDS:.0f} s.")
@@ -126,6 +126,7 @@ class EmbeddedValkey:
             "save": "",
             "maxmemory-policy": "noeviction",
             "loglevel": "warning",
+            "logfile": os.fspath(self._data / "log"),
         }
         return [
             os.fspath(binary()),

@@ -8,6 +8,7 @@ import hashlib
 import os
 import secrets
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import environ
@@ -111,16 +112,16 @@ def database(name: str, *, directory: Path) -> dict[str, object]:
     url = text(name)
     if not url:
         return sqlite | {"ENGINE": SQLITE, "NAME": str(directory / "relaunch.sqlite3")}
+    if urlsplit(url).scheme not in {"postgres", "postgresql", "sqlite"}:
+        raise ImproperlyConfigured(f"{name} must be a postgres:// or sqlite:/// URL.")
     try:
-        found: dict[str, object] = dict(_env.db_url_config(url))
+        found: dict[str, Any] = dict(_env.db_url_config(url))
     except (ValueError, ImproperlyConfigured) as problem:
         raise ImproperlyConfigured(f"{name} is not a database URL ({problem}).") from problem
-    engine = found.get("ENGINE")
-    if engine == SQLITE:
+    if found["ENGINE"] == SQLITE:
         return found | sqlite
-    if engine != "django.db.backends.postgresql":
-        raise ImproperlyConfigured(f"{name} must be a postgres:// or sqlite:/// URL.")
-    return found | {"OPTIONS": {"connect_timeout": 5}, "CONN_HEALTH_CHECKS": True}
+    options = {"connect_timeout": 5} | found.get("OPTIONS", {})
+    return found | {"OPTIONS": options, "CONN_HEALTH_CHECKS": True}
 
 
 SQLITE = "django.db.backends.sqlite3"

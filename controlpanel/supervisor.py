@@ -11,7 +11,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -26,6 +26,7 @@ LONGEST_PAUSE = 30.0
 STEADY_SECONDS = 60.0  # a child that ran this long starts over with the first pause
 READY_SECONDS = 60.0
 _BEAT = 0.5
+_AS_ROOT = "You're running the worker with superuser privileges"  # JSON only, so Celery's fear does not apply
 
 
 def say(sentence: str) -> None:
@@ -81,7 +82,10 @@ def children(*, fd: int) -> list[Child]:
     options = ["--without-heartbeat", "--loglevel", "WARNING", "--hostname", f"relaunch-{os.getpid()}@%h"]
     return [
         Child(name="web", argv=[python, "-m", "controlpanel.serve", str(fd)], fds=(fd,)),
-        Child(name="worker", argv=[python, "-m", "celery", "--quiet", *worker.split(), *options]),
+        Child(
+            name="worker",
+            argv=[python, "-W", f"ignore:{_AS_ROOT}", "-m", "celery", "--quiet", *worker.split(), *options],
+        ),
         Child(name="monitor", argv=[python, manage, "monitor"]),
     ]
 
@@ -89,12 +93,12 @@ def children(*, fd: int) -> list[Child]:
 class Supervisor:
     """Starts everything, keeps it running, and ends it."""
 
-    def __init__(self, *, fd: int, url: str, valkey: EmbeddedValkey | None) -> None:
+    def __init__(self, processes: Sequence[Child], *, fd: int, url: str, valkey: EmbeddedValkey | None) -> None:
         self._url = url
         self._address = _address_of(fd)
         self._valkey = valkey
         self._broker: Kept | None = None
-        self._kept = [Kept(child) for child in children(fd=fd)]
+        self._kept = [Kept(child) for child in processes]
         self._stopping = False
 
     def run(self) -> int:
@@ -190,7 +194,7 @@ def main() -> int:
     valkey = None
     if options.valkey_socket:
         valkey = EmbeddedValkey(socket_path=options.valkey_socket, data=options.valkey_data)
-    return Supervisor(fd=options.fd, url=options.url, valkey=valkey).run()
+    return Supervisor(children(fd=options.fd), fd=options.fd, url=options.url, valkey=valkey).run()
 
 
 if __name__ == "__main__":

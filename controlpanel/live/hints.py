@@ -130,7 +130,8 @@ class Listener:
         layer = get_channel_layer()
         if layer is None:
             return
-        channel = await asyncio.wait_for(layer.new_channel(), timeout=SEND_SECONDS)
+        async with asyncio.timeout(SEND_SECONDS):
+            channel = await layer.new_channel()
         async with asyncio.TaskGroup() as group:
             group.create_task(self._keep_joined(layer, channel))
             group.create_task(self._receive(layer, channel))
@@ -143,18 +144,23 @@ class Listener:
                 waker(stream)
 
     async def _keep_joined(self, layer: Any, channel: str) -> None:
-        """Join the groups of the streams that somebody follows, and leave the others."""
+        """Join the groups of the streams that somebody follows, and leave the others.
+
+        `asyncio.timeout` and not `wait_for`: the latter can swallow a cancellation that comes together with the event.
+        """
         joined: set[str] = set()
         while True:
             self._changed.clear()
             wanted = set(self._wakers)
-            for stream in wanted - joined:
-                await asyncio.wait_for(layer.group_add(group_of(stream), channel), timeout=SEND_SECONDS)
-            for stream in joined - wanted:
-                await asyncio.wait_for(layer.group_discard(group_of(stream), channel), timeout=SEND_SECONDS)
+            async with asyncio.timeout(SEND_SECONDS + 0.01 * len(wanted ^ joined)):
+                for stream in wanted - joined:
+                    await layer.group_add(group_of(stream), channel)
+                for stream in joined - wanted:
+                    await layer.group_discard(group_of(stream), channel)
             joined = wanted
             try:
-                await asyncio.wait_for(self._changed.wait(), timeout=GROUP_SECONDS)
+                async with asyncio.timeout(GROUP_SECONDS):
+                    await self._changed.wait()
             except TimeoutError:
                 joined = set()
 
