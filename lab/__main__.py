@@ -23,6 +23,7 @@ def _parser() -> argparse.ArgumentParser:
     enter.add_argument("--listen", type=_address, metavar="HOST:PORT", help="bound outside, file descriptor 3 inside")
     up = verbs.add_parser("up", help="start a fleet and keep it until Ctrl-C (the demo's, or N equal hosts)")
     up.add_argument("--hosts", type=int, metavar="N")
+    demo = verbs.add_parser("demo", help="the demo's fleet with a panel beside it (make demo)")
     status = verbs.add_parser("status", help="the machines of the running fleet")
     fault = verbs.add_parser("fault", help="let a machine have a fault: fault HOST VERB [ARGS]")
     fault.add_argument("host")
@@ -30,7 +31,7 @@ def _parser() -> argparse.ArgumentParser:
     fault.add_argument("words", nargs="*", metavar="ARGS")
     ssh = verbs.add_parser("ssh", help="log in, or run a command: ssh HOST [-- CMD]")
     ssh.add_argument("host")
-    for verb in (up, status, fault, ssh):
+    for verb in (up, demo, status, fault, ssh):
         verb.add_argument("--directory", type=Path, default=commands.DEFAULT_DIRECTORY)
     return parser
 
@@ -48,6 +49,10 @@ def _run(arguments: Sequence[str]) -> int:
     directory = options.directory.resolve()
     if options.verb == "up":
         return commands.up(directory, hosts=options.hosts)
+    if options.verb == "demo":
+        from lab import demo as demonstration  # numpy and Django are for the demo only
+
+        return demonstration.run(directory)
     if not namespaces.is_inside():
         absolute = ["--directory", str(directory)]
         return commands.go_inside(directory, [*own, *absolute, *(["--", *command] if command else [])])

@@ -1,0 +1,81 @@
+"""The demo: the simulated fleet with models on its hosts, and the panel beside it, ready for a first restart.
+
+Run by `make demo` as `python -m lab enter --listen HOST:PORT -- python -m lab demo`. Its data is kept in var/demo,
+apart from that of a panel for real hosts.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from lab.engines.tiny_gguf import write_tiny_gguf
+from lab.fleet import Fleet, demo_specs
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+DATA_DIRECTORY = REPOSITORY / "var/demo"
+
+QWEN_27B = {
+    "architectures": ["Qwen3ForCausalLM"],
+    "num_hidden_layers": 64,
+    "num_attention_heads": 24,
+    "num_key_value_heads": 4,
+    "head_dim": 256,
+    "max_position_embeddings": 262144,
+    "lab": {"weights_mib": 26500, "load_seconds": 4.0, "capture_seconds": 1.0},
+}
+QWEN_397B = {**QWEN_27B, "num_key_value_heads": 2, "lab": {"weights_mib": 51000, "load_seconds": 8.0}}
+
+
+def run(directory: Path) -> int:
+    """Start the fleet and the panel; returns the panel's exit status when it has ended."""
+    data = Path(os.environ.setdefault("RELAUNCH_DATA_DIR", str(DATA_DIRECTORY)))
+    data.mkdir(parents=True, exist_ok=True)
+    hosts, nodes = demo_specs()
+    with Fleet(directory, hosts=hosts, nodes=nodes) as fleet:
+        print(f"demo: {len(fleet.machines)} simulated hosts are up in {fleet.seconds:.2f} s", file=sys.stderr)
+        put_models(fleet, data)
+        _prepare_panel(fleet)
+        return _run_panel()
+
+
+def put_models(fleet: Fleet, data: Path) -> None:
+    """Give every machine and container the model directories that the demo's profiles name."""
+    gguf = data / "tiny.gguf"
+    if not gguf.exists():
+        write_tiny_gguf(gguf)
+    containers = [box for node in fleet.nodes for box in node.containers.values() if box.is_running]
+    for machine in [*fleet.machines, *containers]:
+        models = machine.seen("/models")
+        for name, config in (("qwen-27b", QWEN_27B), ("qwen-397b", QWEN_397B)):
+            (models / name).mkdir(parents=True, exist_ok=True)
+            (models / name / "config.json").write_text(json.dumps(config, indent=1))
+        (models / "tiny.gguf").write_bytes(gguf.read_bytes())
+
+
+def _prepare_panel(fleet: Fleet) -> None:
+    """The panel's tables, its key on every host, and, the first time, hosts and deployments to begin with."""
+    os.environ["DJANGO_SETTINGS_MODULE"] = "controlpanel.settings"
+    import django
+
+    django.setup()
+    from controlpanel import preparation
+    from hosts.services import panel_public_key
+    from lab import demo_seed
+
+    preparation.migrate()
+    for machine in fleet.machines:
+        machine.authorize(panel_public_key())
+    demo_seed.seed(fleet)
+
+
+def _run_panel() -> int:
+    """The panel on the socket that was opened outside; Ctrl-C and SIGTERM reach it and end it."""
+    descriptor = int(os.environ["LAB_WEB_FD"])
+    command = [sys.executable, str(REPOSITORY / "manage.py"), "panel", "--no-migrate", "--fd", str(descriptor)]
+    panel = subprocess.Popen(command, pass_fds=(descriptor,), start_new_session=True)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: panel.terminate())
+    return panel.wait()
