@@ -61,9 +61,7 @@ def check_resolved(address: str, *, allow_local: bool) -> None:
     if isinstance(ip, ipaddress.IPv6Address) and ip.ipv4_mapped is not None:
         ip = ip.ipv4_mapped
     if ip.is_link_local:
-        raise InvalidAddress(
-            "Link-local addresses (169.254.x.x, fe80::) are not hosts. Type the host's own address."
-        )
+        raise InvalidAddress("Link-local addresses (169.254.x.x, fe80::) are not hosts. Type the host's own address.")
     if ip.is_multicast or (ip.is_unspecified and not allow_local) or str(ip) == "255.255.255.255":
         raise InvalidAddress("This address stands for no single machine. Type the host's own address.")
     if ip.is_loopback and not allow_local:
@@ -82,9 +80,7 @@ def check_vmid(value: object) -> int:
     """A Proxmox container number."""
     number = _whole_number(value)
     if number is None or not MIN_VMID <= number <= MAX_VMID:
-        raise InvalidAddress(
-            "A container number is a whole number from 100 to 999999999, as `pct list` shows it."
-        )
+        raise InvalidAddress("A container number is a whole number from 100 to 999999999, as `pct list` shows it.")
     return number
 
 

@@ -72,9 +72,7 @@ def _read(path: Path) -> bytes:
 
 def _refuse_what_is_no_private_key(path: Path, data: bytes) -> None:
     if data.startswith(b"PuTTY-User-Key-File"):
-        raise KeyFileError(
-            f"{path} is a PuTTY key.", hint="Export it in PuTTYgen: Conversions, Export OpenSSH key."
-        )
+        raise KeyFileError(f"{path} is a PuTTY key.", hint="Export it in PuTTYgen: Conversions, Export OpenSSH key.")
     if data.lstrip().startswith((b"ssh-", b"ecdsa-", b"sk-")) or b"BEGIN SSH2 PUBLIC" in data:
         raise KeyFileError(
             f"{path} is a public key.", hint="Give the private one: the same name without .pub, as a rule."
@@ -99,9 +97,7 @@ def _create_panel_key(path: Path) -> None:
         serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
     )
     if _write_new(path, private.decode(), mode=0o600):
-        line = key.public_key().public_bytes(
-            serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
-        )
+        line = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
         key_type, base64_text = line.decode().split()
         _write_new(path.with_suffix(".pub"), _public_line(key_type, base64_text), mode=0o644)
 

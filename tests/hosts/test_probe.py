@@ -1,0 +1,269 @@
+"""The script itself, run for real on this machine against the lab's cards, through every shell there is."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from hosts.probe.facts import HostFacts
+from hosts.probe.fake import answer, is_probe
+from hosts.probe.frames import Unknown
+from hosts.probe.gpus import GpuList, GpuReading
+from hosts.probe.holders import OpenFiles
+from hosts.probe.probe import ALL_SECTIONS, EVERYTHING, MEMORY, probe, probe_argv, probe_stdin, watch
+from hosts.probe.processes import HostIdentity, ProcessTable
+from hosts.transport.base import Result, no_tick
+from hosts.transport.fake import FakeTransport
+from hosts.transport.local import LocalTransport
+from hosts.verdicts import check_memory
+from lab.build import BUILD, build
+from lab.gpus import state
+from lab.specs import CardSpec
+from tests.hosts.conftest import Sshd, wait_until
+from tests.hosts.recorded import recorded
+
+
+class LabMachine(LocalTransport):
+    """This machine, with the lab's cards. `kind` decides who asks them: nvidia-smi by the script, or pynvml."""
+
+    def __init__(self, directory: Path, *, kind: str) -> None:
+        super().__init__()
+        self.kind = kind
+        self.directory = directory
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        timeout: float,
+        stdin: bytes = b"",
+        tick: Callable[[], None] = no_tick,
+    ) -> Result:
+        cards = [f"FAKEGPU_DIR={self.directory}", f"LD_LIBRARY_PATH={BUILD}"]
+        path = f"PATH={BUILD}:{os.environ['PATH']}"
+        return super().run(["env", path, *cards, *argv], timeout=timeout, stdin=stdin, tick=tick)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _built() -> None:
+    build()
+
+
+@pytest.fixture
+def gpu_directory(tmp_path: Path) -> Path:
+    cards = [CardSpec().placed("gpu1", index) for index in range(2)]
+    state.write_cards(tmp_path, cards)
+    return tmp_path
+
+
+@pytest.fixture(params=["smi", "local"])
+def machine(request: pytest.FixtureRequest, gpu_directory: Path) -> LabMachine:
+    return LabMachine(gpu_directory, kind=request.param)
+
+
+def uuids() -> list[str]:
+    return [CardSpec().placed("gpu1", index).uuid for index in range(2)]
+
+
+def look(machine: LabMachine, *sections: str) -> HostFacts:
+    return probe(machine, sections=sections or ("gpus", "apps"), timeout=20)
+
+
+def test_cards_are_read(machine: LabMachine) -> None:
+    facts = look(machine)
+    assert isinstance(facts.gpus, GpuList)
+    assert [gpu.uuid for gpu in facts.gpus.gpus] == uuids()
+    gpu = facts.gpus.gpus[0]
+    assert (gpu.memory_used, gpu.memory_total, gpu.name) == (0, 46068, "NVIDIA L40S")
+    assert check_memory(facts.gpus, uuids()[0], baseline=0).ok
+    assert not isinstance(facts.apps, Unknown) and facts.apps.apps == ()
+
+
+def test_the_short_look_gives_memory(machine: LabMachine) -> None:
+    facts = look(machine, *MEMORY)
+    assert isinstance(facts.gpus, GpuList)
+    assert [gpu.memory_used for gpu in facts.gpus.gpus] == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ("no-driver", "driver is not loaded"),
+        ("mismatch", "needs a reboot"),
+        ("blocked", "operating system blocks"),
+        ("unknown-error", "taken away"),
+        ("no-devices", "sees no card"),
+    ],
+)
+def test_a_fault_of_the_machine_is_unknown_in_plain_words(machine: LabMachine, fault: str, words: str) -> None:
+    state.set_fault(machine.directory, fault)
+    facts = look(machine)
+    assert isinstance(facts.gpus, Unknown) and words in facts.gpus.reason
+    assert isinstance(facts.apps, Unknown)
+
+
+def test_a_lost_card_leaves_the_other_readable(gpu_directory: Path) -> None:
+    state.set_fault(gpu_directory, "lost 1")
+    facts = look(LabMachine(gpu_directory, kind="local"))
+    assert isinstance(facts.gpus, GpuList)
+    assert isinstance(facts.gpus.by_uuid(uuids()[0]), GpuReading)
+    lost = facts.gpus.by_uuid(uuids()[1])
+    assert isinstance(lost, Unknown)
+    assert "lost" in lost.reason
+
+
+def test_cells_without_a_number_are_unknown(gpu_directory: Path) -> None:
+    state.set_fault(gpu_directory, "cell * memory.* [N/A]")
+    facts = look(LabMachine(gpu_directory, kind="smi"))
+    assert isinstance(facts.gpus, GpuList)
+    assert facts.gpus.gpus[0].unified
+
+
+def test_an_old_driver_gives_what_it_knows(gpu_directory: Path) -> None:
+    state.set_fault(gpu_directory, "missing mig.mode.current")
+    facts = look(LabMachine(gpu_directory, kind="smi"))
+    assert isinstance(facts.gpus, GpuList)
+    assert facts.gpus.gpus[0].memory_used == 0
+
+
+@pytest.fixture
+def holding(gpu_directory: Path) -> Iterator[int]:
+    """A process that holds 5000 MiB of the first card."""
+    environment = {**os.environ, "FAKEGPU_DIR": str(gpu_directory), "RELAUNCH_LAUNCH_ID": "launch-7"}
+    script = (
+        "import sys; from lab.gpus import hold; c = hold.take(0, mib=5000); print('held', flush=True); sys.stdin.read()"
+    )
+    child = subprocess.Popen(
+        [sys.executable, "-c", script], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert child.stdout is not None
+    assert child.stdout.readline() == b"held\n"
+    yield child.pid
+    child.communicate()
+
+
+def test_held_memory_and_its_holder_are_seen(machine: LabMachine, holding: int) -> None:
+    facts = look(machine, "gpus", "apps", "markers", "procs", "host")
+    assert isinstance(facts.gpus, GpuList)
+    assert facts.gpus.gpus[0].memory_used == 5000
+    assert not isinstance(facts.apps, Unknown)
+    assert [app.pid for app in facts.apps.apps] == [holding]
+    assert not isinstance(facts.markers, Unknown) and facts.markers[holding] == "launch-7"
+    assert isinstance(facts.processes, ProcessTable) and holding in facts.processes.by_pid
+
+
+def test_a_hung_driver_is_unknown_within_its_time(gpu_directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hosts.nvml.DEADLINE_SECONDS", 1.0)
+    state.set_fault(gpu_directory, "hang 60")
+    begun = time.monotonic()
+    facts = look(LabMachine(gpu_directory, kind="local"))
+    assert time.monotonic() - begun < 5
+    assert isinstance(facts.gpus, Unknown) and "did not answer" in facts.gpus.reason
+
+
+SHELLS = [shell for shell in ("dash", "bash") if shutil.which(shell)]
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_every_section_comes_from_every_shell(shell: str) -> None:
+    sections = sorted(ALL_SECTIONS)
+    argv = [shell, *probe_argv(sections, ports=[1], pids=[os.getpid()], paths=["/tmp"])[1:]]
+    done = subprocess.run(argv, input=probe_stdin("abc"), capture_output=True, timeout=20, check=True)
+    assert done.stderr == b""
+    assert done.stdout.endswith(b"@relaunch abc end\n")
+
+
+def test_facts_about_this_very_machine(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        paths = [str(tmp_path), "/no such 'place'"]
+        facts = probe(LocalTransport(), sections=EVERYTHING, timeout=20, ports=[port], pids=[os.getpid()], paths=paths)
+    assert isinstance(facts.host, HostIdentity)
+    assert facts.host.boot_id == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    assert facts.host.pid_namespace == os.readlink("/proc/self/ns/pid")  # noqa: PTH115
+    assert isinstance(facts.processes, ProcessTable)
+    assert facts.processes.identity(os.getpid(), facts.host) is not None
+    assert not isinstance(facts.listeners, Unknown) and isinstance(facts.files, OpenFiles)
+    (listener,) = facts.listeners.on_port(port)
+    assert os.getpid() in facts.files.owners_of(listener.inode)
+    assert facts.details[os.getpid()].pids[-1] == os.getpid()
+    assert facts.paths == {paths[0]: True, paths[1]: False}
+    assert not isinstance(facts.disks[paths[0]], Unknown)
+    assert isinstance(facts.disks[paths[1]], Unknown)
+
+
+def test_what_was_not_asked_for_is_unknown() -> None:
+    facts = probe(LocalTransport(), sections=["host"], timeout=20)
+    assert isinstance(facts.gpus, Unknown) and isinstance(facts.files, Unknown)
+
+
+def test_an_unknown_section_is_our_mistake() -> None:
+    with pytest.raises(ValueError, match="no such sections"):
+        probe_argv(["gpu"])
+
+
+def test_the_token_is_not_in_the_command() -> None:
+    assert not any("TOKEN" in word for word in probe_argv(["host"]))
+
+
+def test_a_host_is_watched_over_ssh(sshd: Sshd) -> None:
+    link = sshd.connect()
+    with closing(watch(link, sections=["host"], every=0.1, slot="test")) as readings:
+        hosts = [next(readings).host for _ in range(3)]
+    assert all(isinstance(host, HostIdentity) for host in hosts)
+    link.close()
+
+
+def test_a_newer_watch_ends_the_older_one(sshd: Sshd) -> None:
+    link = sshd.connect()
+    older = watch(link, sections=["host"], every=0.1, slot="test-newer")
+    next(older)
+    newer = watch(link, sections=["host"], every=0.1, slot="test-newer")
+    next(newer)
+    assert sum(1 for _ in older) < 50
+    newer.close()
+    link.close()
+
+
+def test_a_watch_that_nobody_reads_ends_by_itself(sshd: Sshd) -> None:
+    link = sshd.connect()
+    readings = watch(link, sections=["host"], every=0.1, slot="test-orphan")
+    next(readings)
+    own_sessions = sshd.sessions()
+    readings.close()
+    link.close()
+    wait_until(lambda: not set(own_sessions) & set(sshd.sessions()), seconds=10, what="its session ends")
+    found = subprocess.run(["pgrep", "-f", "slot=test-orphan"], capture_output=True, check=False)
+    for pid in found.stdout.split():
+        wait_until(lambda pid=pid: not _runs(int(pid)), seconds=5, what="the loop ends")  # type: ignore[misc]
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, signal.SIG_DFL)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_a_scripted_host_answers_the_probe() -> None:
+    fake = FakeTransport()
+    fake.on(is_probe, reply=answer({"gpus": recorded("nvidia_smi/h200_idle").text, "apps": ("", 9)}))
+    facts = probe(fake, sections=["gpus", "apps"], timeout=5)
+    assert isinstance(facts.gpus, GpuList)
+    assert isinstance(facts.apps, Unknown)
+
+
+def test_a_scripted_host_that_was_cut_off_says_nothing() -> None:
+    fake = FakeTransport().on(is_probe, reply=answer({}, complete=False))
+    facts = probe(fake, sections=["gpus"], timeout=5)
+    assert isinstance(facts.gpus, Unknown)
+    assert "cut off" in facts.gpus.reason
