@@ -1,9 +1,8 @@
 """Addresses of the whole panel: what both apps share here, the rest in `<app>/urls.py`."""
 
-from importlib.util import find_spec
-
 from django.urls import URLPattern, URLResolver, include, path
 
+from controlpanel.signin import LINK_ROUTE
 from controlpanel.views import audit, health, overview, signin
 
 app_name = "controlpanel"
@@ -14,10 +13,11 @@ _own = [
     path("healthz", health.healthz, name="healthz"),
     path("login/", signin.log_in, name="login"),
     path("logout/", signin.log_out, name="logout"),
-    path("sign-in/<str:token>/", signin.sign_in, name="sign_in"),
+    path(LINK_ROUTE, signin.sign_in, name="sign_in"),
 ]
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("", include((_own, "controlpanel"))),
-    *(path("", include(f"{app}.urls")) for app in ("hosts", "deployments") if find_spec(f"{app}.urls")),
+    path("", include("hosts.urls")),
+    path("", include("deployments.urls")),
 ]
