@@ -1,10 +1,12 @@
 """A simulated fleet: hosts with real sshd and fake GPUs on one bridge, inside `python -m lab enter`."""
 
+import fcntl
 import subprocess
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import TextIO
 
 from lab import namespaces, network, record
 from lab.build import build
@@ -40,6 +42,7 @@ class Fleet:
         ]
         self.client_key = self.paths.client_key
         self.faults = Faults()
+        self._claim: TextIO | None = None
         self.seconds = 0.0
         """How long `start` took."""
 
@@ -75,10 +78,11 @@ class Fleet:
             raise MachineError("A fleet lives inside the lab: run this by `python -m lab enter -- COMMAND`.")
         begun = time.monotonic()
         build()
-        self.stop()
-        self.paths.assemble()
-        self._make_keys()
+        self._claim_directory()
+        self._stop_machines()
         try:
+            self.paths.assemble()
+            self._make_keys()
             self._start_machines()
         except BaseException:
             self.stop()
@@ -94,8 +98,9 @@ class Fleet:
         booting = [(machine, machine.power_on()) for machine in self.machines]
         for machine, process in booting:
             machine.finish_start(process)
+        network.ip([line for machine in self.machines for line in machine.plug_lines()])
         for machine in self.machines:
-            machine.plug_in()
+            machine.configure_network()
         for machine in self.machines:
             machine.wait_for_sshd(timeout=20)
         for node in self.nodes:
@@ -103,6 +108,23 @@ class Fleet:
 
     def stop(self) -> None:
         """End every process of the fleet; also one that an earlier process left here."""
+        self._stop_machines()
+        if self._claim:
+            self._claim.close()
+            self._claim = None
+
+    def _claim_directory(self) -> None:
+        """Two fleets in one directory, perhaps in two labs, would write over each other's files."""
+        self.paths.directory.mkdir(parents=True, exist_ok=True)
+        claim = (self.paths.directory / "lock").open("w")
+        try:
+            fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            claim.close()
+            raise MachineError(f"Another fleet runs in {self.paths.directory}: end it first.") from None
+        self._claim = claim
+
+    def _stop_machines(self) -> None:
         self.paths.record.unlink(missing_ok=True)
         for machine in self.machines:
             machine.stop()

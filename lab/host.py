@@ -60,13 +60,20 @@ class Host:
     def pid1(self) -> int:
         """Init of the machine, as the lab numbers it. Raises MachineError when it is off."""
         try:
-            return int((self.directory / "pid").read_text())
+            pid = int((self.directory / "pid").read_text())
+            if os.path.samestat(Path(f"/proc/{pid}/root").stat(), self.root.stat()):
+                return pid
         except (OSError, ValueError):
-            raise MachineError(f"{self.name} is not running") from None
+            pass
+        # no file, or one that is left over from a lab that was killed: the number is somebody else's now
+        raise MachineError(f"{self.name} is not running")
 
     @property
     def is_running(self) -> bool:
-        return (self.directory / "pid").exists()
+        try:
+            return bool(self.pid1)
+        except MachineError:
+            return False
 
     @property
     def boot_id(self) -> str:
@@ -115,11 +122,12 @@ class Host:
         self.exec(tree.sshd_command(), timeout=20, env=tree.sshd_environment())
         self.wait_for_sshd(timeout=20)
 
-    def plug_in(self) -> None:
-        network.ip(network.plug_lines(self.link, address=self.address, pid=self.pid1))
-        self.configure_network()
+    def plug_lines(self) -> list[str]:
+        """The `ip` commands, in the lab, that give the started machine its cable."""
+        return network.plug_lines(self.link, address=self.address, pid=self.pid1)
 
     def configure_network(self) -> None:
+        """Give the machine its address, once it is plugged in."""
         network.ip(network.host_lines(self.address), inside=self.pid1)
 
     def wait_for_sshd(self, *, timeout: float) -> None:
@@ -129,18 +137,17 @@ class Host:
     def start(self) -> None:
         """Start a machine that was stopped; its disk is as it was."""
         self.finish_start(self.power_on())
-        self.plug_in()
+        network.ip(self.plug_lines())
+        self.configure_network()
         self.wait_for_sshd(timeout=20)
 
     def stop(self) -> None:
         """Cut the power: every process of the machine ends at once. No harm when it is off."""
         subprocess.run(["ip", "link", "del", self.link], capture_output=True, check=False)
         try:
-            pid = self.pid1
-            os.kill(pid, signal.SIGKILL)
+            os.kill(self.pid1, signal.SIGKILL)
         except (MachineError, ProcessLookupError):
             (self.directory / "pid").unlink(missing_ok=True)
-            return
         wait_until(lambda: not self.is_running, timeout=10, what=f"end of {self.name}")
 
     def remove(self) -> None:

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from lab import ledger, namespaces, processes
-from lab.fleet import Fleet, Host, MachineError, demo_specs
+from lab.fleet import Fleet, Host, HostSpec, MachineError, demo_specs
+from lab.paths import FleetPaths
 from tests.lab.conftest import Ssh, wait_for
 
 pytestmark = pytest.mark.lab
@@ -182,6 +183,25 @@ def test_a_fleet_outside_the_lab_is_refused(monkeypatch: pytest.MonkeyPatch, tmp
     monkeypatch.delenv("LAB_ENTERED")
     with pytest.raises(MachineError, match="python -m lab enter"):
         Fleet(tmp_path).start()
+
+
+def test_a_second_fleet_in_the_same_directory_is_refused(fleet: Fleet) -> None:
+    answer = lab("up", "--hosts", "1", "--directory", str(fleet.paths.directory), environment=outside())
+    assert answer.returncode == 1
+    assert answer.stderr == f"Another fleet runs in {fleet.paths.directory}: end it first.\n"
+
+
+def test_a_number_left_over_by_a_killed_lab_is_nobodys(tmp_path: Path) -> None:
+    host = Host(HostSpec(name="old"), index=99, address="10.77.0.99", paths=FleetPaths(tmp_path))
+    host.root.mkdir(parents=True)
+    bystander = subprocess.Popen(["sleep", "60"])
+    (host.directory / "pid").write_text(f"{bystander.pid}\n")
+    assert not host.is_running
+    host.stop()
+    assert bystander.poll() is None
+    assert not (host.directory / "pid").exists()
+    bystander.kill()
+    bystander.wait(timeout=10)
 
 
 def test_twenty_hosts_are_up_fast_and_the_second_time_with_the_same_keys(tmp_path: Path) -> None:
