@@ -1,11 +1,14 @@
-"""Runs the web process on a listening socket that the supervisor opened: `python -m controlpanel.serve FD`.
+"""Runs the web process: `python -m controlpanel.serve --fd N`, or `--host ADDRESS --port N` without the supervisor.
 
-The socket outlives a crash of the web process, so a browser that comes meanwhile waits instead of being
+The supervisor's socket outlives a crash of the web process, so a browser that comes meanwhile waits instead of being
 refused.
 """
 
+import argparse
+import os
 import socket
-import sys
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlpanel.settings")
 
 import uvicorn
 from django.conf import settings
@@ -14,9 +17,9 @@ GRACE_SECONDS = 5
 LARGEST_FRAME = 64 * 1024
 
 
-def main(*, fd: int) -> None:
-    listener = socket.socket(fileno=fd)
-    config = uvicorn.Config(
+def configuration() -> uvicorn.Config:
+    """Return how uvicorn runs the application."""
+    return uvicorn.Config(
         "controlpanel.asgi:application",
         loop="uvloop",
         ws="websockets-sansio",
@@ -30,11 +33,21 @@ def main(*, fd: int) -> None:
         proxy_headers=bool(settings.TRUSTED_PROXIES),
         forwarded_allow_ips=settings.TRUSTED_PROXIES or None,
     )
-    uvicorn.Server(config).run(sockets=[listener])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Runs the web process of the panel.")
+    parser.add_argument("--fd", type=int, help="an inherited listening socket")
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=8000)
+    options = parser.parse_args()
+    if options.fd is not None:
+        listener = socket.socket(fileno=options.fd)
+    else:
+        family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
+        listener = socket.create_server((options.host, options.port), family=family)
+    uvicorn.Server(configuration()).run(sockets=[listener])
 
 
 if __name__ == "__main__":
-    import os
-
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlpanel.settings")
-    main(fd=int(sys.argv[1]))
+    main()

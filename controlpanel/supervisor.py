@@ -81,7 +81,7 @@ def children(*, fd: int) -> list[Child]:
     worker = "-A controlpanel worker -P threads -c 64 -Q jobs,probes --without-gossip --without-mingle"
     options = ["--without-heartbeat", "--loglevel", "WARNING", "--hostname", f"relaunch-{os.getpid()}@%h"]
     return [
-        Child(name="web", argv=[python, "-m", "controlpanel.serve", str(fd)], fds=(fd,)),
+        Child(name="web", argv=[python, "-m", "controlpanel.serve", "--fd", str(fd)], fds=(fd,)),
         Child(
             name="worker",
             argv=[python, "-W", f"ignore:{_AS_ROOT}", "-m", "celery", "--quiet", *worker.split(), *options],
