@@ -26,6 +26,7 @@ REFUSED = 409
 def hosts(request: HttpRequest) -> HttpResponse:
     """All hosts with their reach and cards."""
     rows = Host.objects.select_related("via").annotate(card_count=Count("gpus", filter=Q(gpus__present=True)))
+    rows = rows.order_by("name")
     return render(request, "hosts/hosts.html", {"hosts": rows})
 
 

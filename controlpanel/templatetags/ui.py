@@ -16,7 +16,7 @@ from controlpanel.templatetags import words
 
 register = template.Library()
 
-STALE_SECONDS = 10  # a reading older than this is grey and says its age
+STALE_SECONDS = 5  # a reading older than this is grey and says its age
 CLASSES = {"select": "form-select", "checkbox": "form-check-input"}
 
 

@@ -8,6 +8,15 @@ from deployments.lifecycle import JobKind, JobState, StepState
 from deployments.models import Deployment, Job, JobStep
 
 DOING = {JobKind.RESTART: "Restarting", JobKind.START: "Starting", JobKind.STOP: "Stopping"}
+STEP_TITLES = {
+    "plan": "look, change nothing",
+    "drain": "let running requests finish",
+    "stop": "end the server's processes",
+    "verify": "cards and port measured free",
+    "launch": "start and wait until ready",
+    "check": "it really answers",
+    "benchmark": "tokens per second",
+}
 UNDONE = (StepState.PENDING, StepState.RUNNING)
 
 

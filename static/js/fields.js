@@ -1,4 +1,6 @@
 // Forms: fields that belong to a choice made above them, and buttons that must not be pressed twice.
+const sent = new WeakSet();
+
 function apply(form) {
   for (const block of form.querySelectorAll("[data-shows-for]")) {
     const [name, values] = block.dataset.showsFor.split("=");
@@ -7,21 +9,20 @@ function apply(form) {
   }
 }
 
-function guard(form) {
-  form.addEventListener("submit", (event) => {
-    if (form.dataset.sent) event.preventDefault();
-    form.dataset.sent = "yes";
-  });
-  // A page taken from the back-forward cache may be sent again.
-  addEventListener("pageshow", () => delete form.dataset.sent);
+function guard(event) {
+  const form = event.target;
+  if (form.method !== "post") return;
+  if (sent.has(form)) event.preventDefault();
+  sent.add(form);
+  // A page taken from the back-forward cache may send its form again.
+  addEventListener("pageshow", () => sent.delete(form), { once: true });
 }
 
 export function startFields() {
+  document.addEventListener("submit", guard);
   for (const form of document.querySelectorAll("form")) {
-    if (form.querySelector("[data-shows-for]")) {
-      form.addEventListener("change", () => apply(form));
-      apply(form);
-    }
-    if (form.method === "post") guard(form);
+    if (!form.querySelector("[data-shows-for]")) continue;
+    form.addEventListener("change", () => apply(form));
+    apply(form);
   }
 }

@@ -1,6 +1,6 @@
 // Parts of a page that are fetched anew when their stream says that something changed:
 //   <div data-stream="job:7" data-refetch=".job-part"></div>  and  <section class="job-part" hx-get="…" hx-trigger="refresh" …>
-// A part keeps its open <details>, and is left alone when its data-key is unchanged: somebody may be typing in it.
+// A part keeps its open <details>, and is left alone when the data-key of its first element is unchanged: somebody may be typing in it.
 document.addEventListener("live", (event) => {
   const parts = event.target.dataset?.refetch;
   if (!parts || !event.detail.items.length) return;
@@ -18,7 +18,8 @@ document.addEventListener("htmx:beforeSwap", (event) => {
     return;
   }
   const fresh = new DOMParser().parseFromString(event.detail.serverResponse, "text/html").body.firstElementChild;
-  if (part.dataset.key && fresh?.dataset.key === part.dataset.key) event.detail.shouldSwap = false;
+  const key = part.firstElementChild?.dataset.key;
+  if (key && fresh?.dataset.key === key) event.detail.shouldSwap = false;
   open = new Set([...part.querySelectorAll("details[open][id]")].map((details) => details.id));
   focused = part.contains(document.activeElement) ? document.activeElement.id : null;
 });

@@ -1,0 +1,65 @@
+// Chunks to lines. A chunk may hold several lines and end in the middle of one; the next chunk of the same source goes on
+// with it. A line is known by the chunk it begins in and its number there (seq, n), so that links survive a reload.
+import { plainText } from "./ansi.js";
+
+const TAB = "        ";
+
+// What a terminal would show: after a carriage return the line is written anew.
+function lastState(raw) {
+  if (!raw.includes("\r")) return raw;
+  const states = raw.split("\r").filter((state) => state !== "");
+  return states.length ? states[states.length - 1] : "";
+}
+
+export class Lines {
+  constructor() {
+    this.all = [];
+    this.byId = new Map(); // "seq-n" -> index
+    this.open = new Map(); // source -> index of a line that has not ended
+  }
+
+  // Takes the items of a stream; returns the index of the first line that is new or changed.
+  add(items) {
+    let changed = this.all.length;
+    for (const item of items) changed = Math.min(changed, this.addChunk(item));
+    return changed;
+  }
+
+  addChunk(item) {
+    let first = this.all.length;
+    const pieces = item.text.replaceAll("\r\n", "\n").replaceAll("\t", TAB).split("\n");
+    const ended = pieces[pieces.length - 1] === "";
+    if (ended) pieces.pop();
+    pieces.forEach((piece, n) => {
+      const goesOn = n === 0 ? this.open.get(item.source) : undefined;
+      if (goesOn === undefined) this.push(item, n, piece);
+      else first = Math.min(first, this.extend(goesOn, piece));
+    });
+    if (pieces.length && ended) this.open.delete(item.source);
+    else if (pieces.length > 1 || !this.open.has(item.source)) this.open.set(item.source, this.all.length - 1);
+    if (item.dropped) this.pushDropped(item, pieces.length);
+    return first;
+  }
+
+  push(item, n, raw) {
+    const shown = lastState(raw);
+    const line = { id: `${item.seq}-${n}`, source: item.source, at: item.at, raw, shown, plain: plainText(shown), edition: 0 };
+    this.byId.set(line.id, this.all.length);
+    this.all.push(line);
+  }
+
+  extend(index, piece) {
+    const line = this.all[index];
+    line.raw = line.raw.includes("\r") ? `${lastState(line.raw)}${piece}` : line.raw + piece;
+    line.shown = lastState(line.raw);
+    line.plain = plainText(line.shown);
+    line.edition += 1;
+    return index;
+  }
+
+  pushDropped(item, n) {
+    const text = `${item.dropped.toLocaleString()} bytes of the server's log were dropped here`;
+    this.open.delete(item.source);
+    this.push({ ...item, source: "panel" }, n, text);
+  }
+}

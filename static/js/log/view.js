@@ -1,0 +1,122 @@
+// Draws the lines that are on the screen, and no others. Follows the end until somebody scrolls up.
+import { Heights } from "./heights.js";
+import { rowOf } from "./row.js";
+
+const ROW = 20, SPARE = 30, AT_END = 8;
+
+export class View {
+  constructor(root, lines, { onFollow }) {
+    [this.root, this.lines, this.onFollow] = [root, lines, onFollow];
+    this.box = root.querySelector("[data-log-view]");
+    this.space = root.querySelector("[data-log-space]");
+    this.rows = root.querySelector("[data-log-rows]");
+    this.heights = new Heights(lines, { row: ROW });
+    [this.drawn, this.needle, this.current, this.target] = [new Map(), "", -1, ""];
+    [this.following, this.lastTop, this.asked] = [true, 0, false];
+    this.box.addEventListener("scroll", () => this.scrolled());
+    new ResizeObserver(() => this.resized()).observe(this.box);
+  }
+
+  changedFrom(index) {
+    this.heights.forgetFrom(index);
+    this.ask();
+  }
+
+  setWrap(on) {
+    const first = this.heights.indexAt(this.box.scrollTop);
+    this.wrap = on;
+    this.root.classList.toggle("log-wrap", on);
+    this.heights.setColumns(on ? this.columns() : 0);
+    this.redraw();
+    if (!this.following) this.scrollTo(this.heights.top(first));
+  }
+
+  columns() {
+    const probe = document.createElement("span");
+    probe.textContent = "0".repeat(100);
+    probe.className = "ln-text";
+    this.rows.append(probe);
+    const letter = probe.getBoundingClientRect().width / 100;
+    probe.remove();
+    const text = this.rows.querySelector(".ln .ln-text");
+    const width = (text ? text.clientWidth : this.box.clientWidth - 240) - 16;
+    return Math.max(10, Math.floor(width / (letter || 8)));
+  }
+
+  resized() {
+    if (this.wrap) this.heights.setColumns(this.columns());
+    this.redraw();
+  }
+
+  redraw() {
+    this.drawn.clear();
+    this.rows.replaceChildren();
+    this.ask();
+  }
+
+  ask() {
+    if (this.asked) return;
+    this.asked = true;
+    requestAnimationFrame(() => {
+      this.asked = false;
+      this.draw();
+    });
+  }
+
+  draw() {
+    const { heights, box, lines } = this;
+    this.space.style.height = `${heights.total()}px`;
+    if (this.following) this.scrollTo(box.scrollHeight);
+    const first = Math.max(0, heights.indexAt(box.scrollTop) - SPARE);
+    const last = Math.min(lines.all.length - 1, heights.indexAt(box.scrollTop + box.clientHeight) + SPARE);
+    this.rows.style.transform = `translateY(${heights.top(first)}px)`;
+    const kept = new Map();
+    for (let index = first; index <= last; index += 1) kept.set(index, this.rowAt(index));
+    for (const [index, row] of this.drawn) if (kept.get(index) !== row) row.remove();
+    let place = this.rows.firstElementChild;
+    for (const row of kept.values()) {
+      if (row === place) place = place.nextElementSibling;
+      else this.rows.insertBefore(row, place);
+    }
+    this.drawn = kept;
+  }
+
+  rowAt(index) {
+    const line = this.lines.all[index];
+    let row = this.drawn.get(index);
+    if (!row || row.edition !== line.edition) {
+      row = rowOf(line, index, { needle: this.needle });
+      row.edition = line.edition;
+    }
+    row.classList.toggle("ln-current", index === this.current);
+    row.classList.toggle("ln-target", line.id === this.target);
+    return row;
+  }
+
+  scrolled() {
+    const { scrollTop, scrollHeight, clientHeight } = this.box;
+    if (scrollHeight - scrollTop - clientHeight < AT_END) this.follow(true);
+    else if (scrollTop < this.lastTop - 1) this.follow(false);
+    this.lastTop = scrollTop;
+    this.ask();
+  }
+
+  scrollTo(top) {
+    this.box.scrollTop = top;
+    this.lastTop = this.box.scrollTop;
+  }
+
+  follow(on) {
+    if (this.following === on) return;
+    this.following = on;
+    this.onFollow(on);
+    this.ask();
+  }
+
+  show(index) {
+    this.follow(false);
+    this.space.style.height = `${this.heights.total()}px`;
+    this.scrollTo(Math.max(0, this.heights.top(index) - this.box.clientHeight / 3));
+    this.ask();
+  }
+}
