@@ -27,7 +27,7 @@ RUN python scripts/vendor_assets \
     && rm -rf node_modules \
     && RELAUNCH_DATA_DIR=/tmp/build python manage.py collectstatic --no-input --verbosity 0 \
     && rm -rf /tmp/build
-USER relaunch
+USER 10001
 ENV RELAUNCH_DATA_DIR=/data
 EXPOSE 8000
 HEALTHCHECK --interval=10s --timeout=3s --start-period=20s \
