@@ -1,7 +1,7 @@
 """Rings for work without ever waiting: a broker that is down or frozen costs a web request nothing.
 
-The message is sent by one background thread of the process. What is not sent is lost, which does no harm: the row is in the
-database, and the sweeper rings again.
+The message is sent by one background thread of the process. What is not sent is lost, which does no harm: the row is
+in the database, and the sweeper rings again.
 """
 
 import logging
