@@ -58,9 +58,7 @@ static void note_start(const struct settings *settings) {
     struct timespec now;
     const char *launch = getenv("RELAUNCH_LAUNCH_ID");
     clock_gettime(CLOCK_REALTIME, &now);
-    const char *chosen = getenv("LAB_LEDGER"), *own = "/var/lib/lab/ledger"; /* a machine's, else beside the cards */
-    if (!chosen) chosen = access(own, W_OK) == 0 ? own : fg_path(path, sizeof path, "ledger");
-    FILE *ledger = fopen(chosen, "ae");
+    FILE *ledger = fopen(fg_path(path, sizeof path, "ledger"), "ae");
     if (!ledger) return;
     snprintf(line, sizeof line, "{\"time\": %lld.%06ld, \"pid\": %d, \"kind\": \"standin\", \"port\": %d, \"launch\": \"%s\"}\n",
              (long long)now.tv_sec, now.tv_nsec / 1000, (int)getpid(), settings->port, launch ? launch : "");

@@ -20,7 +20,9 @@ class HoldError(RuntimeError):
 
 
 class OutOfMemoryError(HoldError):
-    """Does not fit; the text is PyTorch's."""
+    """Does not fit; name and text are PyTorch's."""
+
+    __module__ = "torch"
 
 
 @dataclass(frozen=True)

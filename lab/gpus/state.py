@@ -103,6 +103,4 @@ def _read_context(path: Path) -> Context | None:
         return None
     kind, _, _, _, pid = _FLOCK.unpack(answer)
     live = kind != fcntl.F_UNLCK
-    return Context(
-        int(card), int(mib), mode.decode(), float(delay), int(died), live, max(pid, 0) if live else 0
-    )
+    return Context(int(card), int(mib), mode.decode(), float(delay), int(died), live, max(pid, 0) if live else 0)

@@ -41,7 +41,6 @@ class Machine:
             "LD_LIBRARY_PATH": str(self.build),
             "FAKEGPU_DIR": str(self.directory),
             "FAKEGPU_DEV": str(self.directory / "dev"),
-            "LAB_LEDGER": str(self.directory / "ledger"),
             "HOME": str(self.directory),
             "PYTHONDONTWRITEBYTECODE": "1",
             **extra,

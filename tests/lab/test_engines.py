@@ -289,8 +289,8 @@ def test_sigterm_can_be_ignored(machine: Machine) -> None:
 @pytest.mark.parametrize(
     ("mode", "cause"),
     [
-        ("oom-pool", "RuntimeError|PoolError: Not enough memory. Please try to increase --mem-fraction-static."),
-        ("oom-load", "CUDA out of memory. Tried to allocate "),
+        ("oom-pool", "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static."),
+        ("oom-load", "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate "),
         ("capture-failed", "Capture cuda graph failed: CUDA out of memory."),
         ("child-exception", "AssertionError: param_data.shape == loaded_weight.shape"),
     ],
@@ -325,6 +325,27 @@ def test_port_conflict_comes_last_with_a_ready_line_that_lies(machine: Machine) 
     assert "sglang::scheduler" in first.tree()
     wait_until(lambda: machine.used(1) == 0)
     assert http(first.port, "/health")[0] == 200
+
+
+@pytest.mark.slow
+def test_port_of_a_stranger_delays_the_end_by_the_warm_up(machine: Machine) -> None:
+    with socket.socket() as stranger:
+        stranger.bind(("127.0.0.1", 0))
+        stranger.listen()
+        server = Sglang(machine, port=stranger.getsockname()[1], LAB_TIME_SCALE="0.01")
+        server.wait_for("[Errno 98] error while attempting to bind on address")
+        assert server.process.poll() is None
+        assert server.process.wait(30) == -signal.SIGKILL
+    assert "Initialization failed. warmup error: Traceback" in server.log
+    assert READY not in server.log
+
+
+@pytest.mark.slow
+def test_failed_warm_up_ends_the_server(machine: Machine) -> None:
+    server = Sglang(machine, SGLANG_LAB_MODE="warmup-failed")
+    assert server.process.wait(20) == -signal.SIGKILL
+    assert "CUDA error: no kernel image is available for execution on the device" in server.log
+    wait_until(lambda: machine.used(0) == machine.used(1) == 0)
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """The simulated GPUs: nvidia-smi says what the real one says, and memory follows the processes that hold it."""
 
+import fcntl
 import re
 import signal
 import subprocess
@@ -267,6 +268,16 @@ def test_of_many_at_once_only_what_fits_gets_memory(machine: Machine) -> None:
     holders = [machine.start("gpu-hold", "--mib", "60000", "--", "sleep", "60") for _ in range(6)]
     wait_until(lambda: sum(holder.poll() == 1 for holder in holders) == 4)
     assert machine.used() == 120000
+
+
+def test_taking_memory_waits_for_its_turn(machine: Machine) -> None:
+    with (machine.directory / "lock").open("r+") as turn:
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        holder = machine.start("gpu-hold", "--mib", "10", "--", "sleep", "60")
+        wait_until(lambda: str(machine.directory / "lock") in open_files(holder.pid))
+        with pytest.raises(AssertionError):
+            wait_until(lambda: state.read_contexts(machine.directory), timeout=0.1)
+    wait_until(lambda: machine.used() == 10)
 
 
 def test_delayed_memory_counts_from_the_death_even_when_nobody_looks(machine: Machine) -> None:

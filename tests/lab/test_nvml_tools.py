@@ -1,6 +1,7 @@
 """Programs that nobody here wrote run on the NVML mock: nvidia-ml-py, gpustat, nvitop."""
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -157,10 +158,12 @@ def test_gpustat(machine: Machine) -> None:
 
 @pytest.mark.slow
 def test_nvitop(machine: Machine) -> None:
-    holder = machine.hold(20000, gpu="1")
+    """Two processes: a wrong guess of the layout of the list would still get the first one right."""
+    holders = [machine.hold(mib, gpu="1") for mib in (12000, 3000)]
     program = str(Path(sys.executable).with_name("nvitop"))
     done = machine.run(program, "-1", "--ascii", LINES="60", COLUMNS="100", TERM="dumb")
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stdout + done.stderr
-    assert "20000MiB / 140.4GiB" in done.stdout
-    assert f"{holder.pid} C" in done.stdout
+    assert "15000MiB / 140.4GiB" in done.stdout
+    for holder, size in zip(holders, ("12000MiB", "3000MiB"), strict=True):
+        assert re.search(rf"\b{holder.pid} C +\w+ +{size}", done.stdout), done.stdout

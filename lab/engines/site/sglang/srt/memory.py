@@ -28,10 +28,6 @@ class Pool:
         return asdict(self)
 
 
-class PoolError(RuntimeError):
-    """No room for the KV cache."""
-
-
 def fill_defaults(args: Namespace, *, card_mib: int) -> None:
     """Set the arguments that SGLang derives from the size of the smallest card."""
     _, chunk, graphs, graphs_wide = next((row for row in _STEPS if card_mib < row[0] * GIB), _LARGEST)
@@ -59,12 +55,12 @@ def effective_kv_dtype(args: Namespace, model: Model) -> str:
 
 
 def size_pool(args: Namespace, model: Model, hints: Hints, *, before_mib: int, after_mib: int) -> Pool:
-    """Sizes from the free memory before and after the weights. Raises PoolError when nothing is left."""
+    """Sizes from the free memory before and after the weights. Raises RuntimeError when nothing is left."""
     rest = after_mib - before_mib * (1 - args.mem_fraction_static)
     if hints.kv_mib:
         rest = min(rest, hints.kv_mib)
     if rest <= 0 or hints.has("oom-pool"):
-        raise PoolError(
+        raise RuntimeError(
             "Not enough memory. Please try to increase --mem-fraction-static. "
             f"Current value: self.server_args.mem_fraction_static={args.mem_fraction_static}"
         )

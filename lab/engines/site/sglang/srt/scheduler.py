@@ -40,10 +40,6 @@ class Assignment:
     """Free memory of every card of this server before anything was loaded."""
 
 
-class CaptureError(RuntimeError):
-    """CUDA graphs could not be captured."""
-
-
 def title(args: Namespace, rank: int) -> str:
     """The process title; parts only where there is more than one."""
     parts = f"_TP{rank}" if args.tp_size > 1 else ""
@@ -191,7 +187,7 @@ class Loader:
         )
 
     def _capture(self) -> int:
-        """Hold the memory of the graphs; returns it in MiB. Raises CaptureError."""
+        """Hold the memory of the graphs; returns it in MiB. Raises when that fails."""
         begun, before = time.monotonic(), self._free_gib()
         logs.log(f"Capture cuda graph begin. This can take up to several minutes. avail mem={before:.2f} GB")
         sizes = [size for size in (1, 2, 4, 8, 16, 24, 32, 64, 128, 256, 512) if size <= self.args.cuda_graph_max_bs]
@@ -202,7 +198,7 @@ class Loader:
                 raise hold.OutOfMemoryError("CUDA out of memory. Tried to allocate 1.50 GiB.")
             self.held.grow(GRAPH_MIB)
         except hold.OutOfMemoryError as error:
-            raise CaptureError(f"Capture cuda graph failed: {error}\n{SOLUTIONS}") from error
+            raise Exception(f"Capture cuda graph failed: {error}\n{SOLUTIONS}") from error  # as bare as the real one
         logs.raw(
             f"Capturing batches (bs=1 avail_mem={self._free_gib():.2f} GB): 100%|##########| "
             f"{len(sizes)}/{len(sizes)}\n"

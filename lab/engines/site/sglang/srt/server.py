@@ -23,6 +23,8 @@ from .web import WebServer
 
 WARMUP_WAIT_SECONDS = 120
 BIND_EXIT = 3
+MODEL_INFO_SECONDS = 5
+WARMUP_SECONDS = 600
 
 
 class WarmupError(RuntimeError):
@@ -96,7 +98,7 @@ def _warm_up(args: Namespace, hints: Hints, manager: Manager) -> None:
             raise WarmupError("CUDA error: no kernel image is available for execution on the device")
         time.sleep(scaled(hints.warmup_seconds))
         body = {"text": "The capital city of France is", "sampling_params": {"temperature": 0, "max_new_tokens": 8}}
-        status = _request(args, "POST /generate", json.dumps(body))
+        status = _request(args, "POST /generate", json.dumps(body), timeout=WARMUP_SECONDS)
         if status != 200:
             raise WarmupError(f"status {status}")
     except Exception:  # as in the real one: whatever goes wrong here ends the server
@@ -110,19 +112,19 @@ def _wait_for_model_info(args: Namespace) -> None:
     for _ in range(WARMUP_WAIT_SECONDS):
         time.sleep(scaled(1.0))
         try:
-            if _request(args, "GET /model_info") == 200:
+            if _request(args, "GET /model_info", timeout=scaled(MODEL_INFO_SECONDS)) == 200:
                 return
         except OSError:
             continue
     raise WarmupError("no answer from /model_info")
 
 
-def _request(args: Namespace, line: str, body: str = "") -> int:
+def _request(args: Namespace, line: str, body: str = "", *, timeout: float) -> int:
     """Status of one request to whoever listens on our port. Raises OSError."""
     host = "127.0.0.1" if args.host in ("0.0.0.0", "::") else args.host
     key = f"Authorization: Bearer {args.api_key}\r\n" if args.api_key else ""
     head = f"{line} HTTP/1.1\r\nHost: {host}\r\n{key}Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
-    with socket.create_connection((host, args.port), timeout=600) as connection:
+    with socket.create_connection((host, args.port), timeout=timeout) as connection:
         connection.sendall((head + body).encode())
         answer = b""
         while piece := connection.recv(65536):
