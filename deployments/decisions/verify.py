@@ -45,7 +45,7 @@ class Round:
     """One look. ``None`` means: could not be measured."""
 
     cards: tuple[CardSeen, ...]
-    survivors: tuple[int, ...]
+    survivors: tuple[int, ...] | None
     holders: tuple[HolderSeen, ...] | None
     port_free: bool | None
     holders_note: str = ""
@@ -55,7 +55,7 @@ class Round:
         """Everything measured and good. Holders that we may not look for do not count against free memory."""
         return (
             all(card.is_free for card in self.cards)
-            and not self.survivors
+            and self.survivors == ()
             and not self.holders
             and self.port_free is True
         )
@@ -148,6 +148,8 @@ def _in_the_way(last: Round) -> tuple[str, ...]:
 
 def _unmeasured(last: Round) -> tuple[str, ...]:
     reasons = [f"{card.label}: {card.reason or 'not measured'}" for card in last.cards if card.used_mib is None]
+    if last.survivors is None:
+        reasons.append("Whether the old server's processes live could not be measured.")
     if last.port_free is None:
         reasons.append("Whether the port is free could not be measured.")
     return tuple(reasons)

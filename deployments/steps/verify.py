@@ -112,10 +112,12 @@ def _round(ctx: StepContext, facts: HostFacts, record: Record | None, cards: tup
     return Round(cards, _survivors(facts, record), None if isinstance(others, Unknown) else others, port_free, note)
 
 
-def _survivors(facts: HostFacts, record: Record | None) -> tuple[int, ...]:
-    """Recorded processes that still live; those of another boot cannot."""
-    if record is None or isinstance(facts.processes, Unknown):
+def _survivors(facts: HostFacts, record: Record | None) -> tuple[int, ...] | None:
+    """Recorded processes that still live; those of another boot cannot. None: could not be seen."""
+    if record is None:
         return ()
+    if isinstance(facts.processes, Unknown):
+        return None
     if not isinstance(facts.host, Unknown) and facts.host.boot_id != record.boot_id:
         return ()
     found = []
@@ -175,15 +177,15 @@ def _show_rest(ctx: StepContext, seen: Round) -> None:
             detail=names or seen.holders_note,
             source="device files",
         )
-    status = CheckStatus.OK if not seen.survivors else CheckStatus.NOT_OK
-    gone = ", ".join(map(str, seen.survivors))
+    survivors = seen.survivors
+    status = CheckStatus.UNKNOWN if survivors is None else CheckStatus.NOT_OK if survivors else CheckStatus.OK
     ctx.check(
         "survivors",
         "Old processes alive",
         status,
-        value=str(len(seen.survivors)),
+        value="unknown" if survivors is None else str(len(survivors)),
         limit="0",
-        detail=gone,
+        detail=", ".join(map(str, survivors or ())),
         source="/proc",
     )
     port = {True: CheckStatus.OK, False: CheckStatus.NOT_OK, None: CheckStatus.UNKNOWN}[seen.port_free]
