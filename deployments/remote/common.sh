@@ -4,7 +4,14 @@
 HOME=${HOME:-/root}
 BASE=$HOME/.relaunch/$PANEL/$DEPLOYMENT
 
-trap 'say end' EXIT
+LEASH=''
+trap 'say end; [ -z "$LEASH" ] || kill "$LEASH" 2> /dev/null' EXIT
+
+# For a script that goes on: when the panel hangs up, its end of our stdin closes, and we end at once.
+end_with_stdin() {
+    (read -r _; kill $$) <&3 > /dev/null 2>&1 &
+    LEASH=$!
+}
 
 say() {
     printf '@%s %s\n' "$TOKEN" "$*"

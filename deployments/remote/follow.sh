@@ -55,6 +55,7 @@ tell_memory() {
     done
 }
 
+end_with_stdin
 now
 BEGIN=$NOW END=$((NOW + SECONDS_MAX * 100)) BEAT=$NOW READ=0
 while :; do

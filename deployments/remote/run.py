@@ -39,7 +39,7 @@ def follow(transport: Transport, script: Script, *, tick: Callable[[], None]) ->
     """
     reader = script.reader()
     silent = 0.0
-    with transport.stream(script.argv, stdin=script.stdin) as stream:
+    with transport.stream(script.argv, stdin=script.stdin, keep_stdin_open=True) as stream:
         while not reader.ended:
             tick()
             data = stream.read(timeout=0.5)

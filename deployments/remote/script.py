@@ -15,6 +15,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 SH = ("sh", "-s")
+CALL = "main 3<&0 </dev/null; exit\n"
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,9 @@ def build(*parts: str, values: Mapping[str, object]) -> Script:
         if "\0" in text:
             raise ValueError(f"{name} holds a NUL character")
         lines.append(f"{name}={shlex.quote(text)}")
-    body = "\n".join([*lines, _part("common"), *(_part(part) for part in parts)])
+    # One function, called in the last line: when it runs, all of the script has been read, and what is left
+    # of stdin is its own (common.sh: end_with_stdin).
+    body = "\n".join([*lines, "main() {", _part("common"), *(_part(part) for part in parts), "}", CALL])
     return Script(body.encode(), token)
 
 

@@ -13,6 +13,7 @@ for WORD in $TARGETS; do
 done
 flock -u 9
 
+end_with_stdin
 now
 END=$((NOW + SECONDS_MAX * 100)) BEAT=$NOW PAUSE=0.02 LAST=-
 while :; do

@@ -83,7 +83,7 @@ def watch(
     argv = [*probe_argv(sections, ports=ports, pids=pids, sudo=sudo), *loop]
     reader = FrameReader(token)
     last_word = time.monotonic()
-    with transport.stream(argv, stdin=probe_stdin(token)) as stream:
+    with transport.stream(argv, stdin=probe_stdin(token), keep_stdin_open=True) as stream:
         while True:
             data = stream.read(timeout=0.5)
             tick()

@@ -295,7 +295,15 @@ pause() {
   sleep "$((left / 1000)).$(printf '%03d' "$((left % 1000))")" 2>/dev/null || sleep 1
 }
 
+# When the panel hangs up, its end of our stdin closes: end at once instead of at the next word.
+end_with_stdin() {
+  (read -r _; kill $$) <&3 >/dev/null 2>&1 &
+  LEASH=$!
+  trap 'kill "$LEASH" 2>/dev/null' EXIT
+}
+
 watch() {
+  end_with_stdin
   take_slot
   seconds_up
   end=$((up + FOR))
@@ -328,4 +336,4 @@ main() {
   if [ -n "$EVERY" ]; then watch "$@"; else look "$@"; fi
 }
 
-main "$@" </dev/null
+main "$@" 3<&0 </dev/null; exit

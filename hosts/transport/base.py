@@ -208,7 +208,9 @@ class Stream(Protocol):
         ...
 
     def close(self) -> None:
-        """Stop listening. Says nothing about whether the work on the host has ended."""
+        """Stop listening. A command whose stdin was kept open sees it end, and should end itself; otherwise this
+        says nothing about whether the work on the host has ended.
+        """
         ...
 
     @property

@@ -26,6 +26,8 @@ LINGER_SECONDS = 1.0
 MAX_OUTPUT = 64 * 1024 * 1024
 HIGH_WATER = 1024 * 1024
 WRITE_WAIT_SECONDS = 15.0
+HANG_UP_SECONDS = 3.0
+"""A command that was hung up on is given this long to notice that its stdin has ended."""
 
 
 def _no_wake() -> None:
@@ -45,6 +47,7 @@ class Flow:
         self._err = bytearray()
         self._ended = False
         self._abandoned = False
+        self._hung_up: Deadline | None = None
         self._exit_status: int | None = None
         self._error: TransportError | None = None
         self._started = time.monotonic()
@@ -53,7 +56,7 @@ class Flow:
 
     @property
     def abandoned(self) -> bool:
-        return self._abandoned
+        return self._abandoned or (self._hung_up is not None and self._hung_up.passed)
 
     @property
     def full(self) -> bool:
@@ -62,6 +65,8 @@ class Flow:
 
     def feed(self, out: bytes, err: bytes = b"") -> None:
         with self._changed:
+            if self._hung_up is not None:
+                return
             self._out += out
             self._err += err
             self._changed.notify_all()
@@ -111,6 +116,17 @@ class Flow:
     def abandon(self) -> None:
         """Stop listening; the pump lets go as soon as it can."""
         self._abandoned = True
+        self.wake()
+
+    def hang_up(self) -> None:
+        """End its stdin, so that it ends by itself, and drop what it still says; after a while, abandon it."""
+        with self._changed:
+            if not self._stdin_open:
+                self._abandoned = True
+            self._stdin.clear()
+            self._stdin_open = False
+            self._out.clear()
+            self._hung_up = Deadline(HANG_UP_SECONDS)
         self.wake()
 
     def collect(self, deadline: Deadline, *, tick: Callable[[], None]) -> Result:
@@ -188,7 +204,7 @@ class FlowStream:
         self._flow.write(data)
 
     def close(self) -> None:
-        self._flow.abandon()
+        self._flow.hang_up()
 
     @property
     def exit_status(self) -> int | None:

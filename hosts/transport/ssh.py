@@ -48,7 +48,7 @@ MAX_CHANNELS = 8
 """sshd allows ten sessions a connection unless told otherwise; two are left for probes."""
 MAX_LEFT_RUNNING = 2
 """A command that we gave up on keeps its session until it ends, so a link with more of them is worn out."""
-CHANNEL_WAIT_SECONDS = 30.0
+CHANNEL_WAIT_SECONDS = 10.0
 CLOSE_SECONDS = 2.0
 LINK_CHECK_SECONDS = 5.0
 RETRY_PAUSE_SECONDS = (0.2, 0.6)
