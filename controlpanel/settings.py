@@ -153,6 +153,8 @@ CHANNEL_LAYERS = {
     }
 }
 
+LIVE_CONNECTION_SECONDS = 60  # how long a thread that reads for the sockets keeps its database connection
+
 CELERY_BROKER_URL = f"redis+socket{REDIS_URL[4:]}" if REDIS_URL.startswith("unix:") else REDIS_URL
 CELERY_BROKER_TRANSPORT_OPTIONS = {
     "visibility_timeout": 3600,

@@ -21,3 +21,4 @@ STORAGES = {
 }
 ALLOWED_HOSTS = ["testserver", "localhost", "127.0.0.1"]
 MIDDLEWARE = [name for name in MIDDLEWARE if "whitenoise" not in name.lower()]  # noqa: F405
+LIVE_CONNECTION_SECONDS = 0  # a connection that stays open would be in the way of removing the test database

@@ -8,19 +8,16 @@ import asyncio
 import contextlib
 import logging
 import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
 
-from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncWebsocketConsumer
-from django.contrib.auth.models import User
 
 from controlpanel.access import Action, may
 from controlpanel.build import build_id
-from controlpanel.live import protocol, streams
+from controlpanel.live import protocol
 from controlpanel.live.hints import listener
 from controlpanel.live.people import person_of, session_key
+from controlpanel.live.reading import in_thread, is_authorised, read_all
 
 logger = logging.getLogger(__name__)
 
@@ -29,9 +26,6 @@ CHECK_SECONDS = 30.0
 SEND_SECONDS = 10.0
 OPS_IN_TEN_SECONDS = 100  # a page subscribes to all of its streams at once
 LARGEST_FRAME = 4 * protocol.LARGEST_BATCH  # one line may be longer than a batch should be
-
-# Reads have threads of their own: one slow query must stall neither the pages nor every socket.
-_readers = ThreadPoolExecutor(max_workers=16, thread_name_prefix="live-read")
 
 
 @dataclass
@@ -94,7 +88,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
     async def _subscribe(self, op: protocol.Subscribe) -> None:
         if len(self._followed) >= protocol.MOST_STREAMS and op.stream not in self._followed:
             await self._say({"s": op.stream, "error": f"a page follows at most {protocol.MOST_STREAMS} streams"})
-        elif not await _in_thread(_authorised, self._user, op.stream):
+        elif not await in_thread(is_authorised, self._user, op.stream):
             await self._say({"s": op.stream, "error": "not found, or not for you"})
         else:
             self._followed[op.stream] = Followed(cursor=op.cursor)
@@ -130,7 +124,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
         places = {name: self._followed[name].cursor for name in names if name in self._followed}
         if not places:
             return
-        for name, batch in (await _in_thread(_read, self._user, places)).items():
+        for name, batch in (await in_thread(read_all, self._user, places)).items():
             followed = self._followed.get(name)
             if followed is None or followed.cursor != places[name]:
                 continue  # unsubscribed, or subscribed anew from another place, while we read
@@ -150,13 +144,13 @@ class LiveConsumer(AsyncWebsocketConsumer):
 
     async def _is_welcome(self) -> bool:
         """Whether somebody who may look is signed in; else the socket is closed with the reason."""
-        user = await _in_thread(person_of, self._key)
+        user = await in_thread(person_of, self._key)
         self._checked = time.monotonic()
         if user is None:
             await self.close(protocol.NOT_SIGNED_IN)
             return False
         self._user = user
-        if not await _in_thread(may, user, Action.LOOK):
+        if not await in_thread(may, user, Action.LOOK):
             await self.close(protocol.NOT_ALLOWED)
             return False
         return True
@@ -168,7 +162,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
         if not await self._is_welcome():
             return False
         for name in list(self._followed):
-            if not await _in_thread(_authorised, self._user, name):
+            if not await in_thread(is_authorised, self._user, name):
                 self._unsubscribe(name)
                 await self._say({"s": name, "error": "no longer there, or not for you"})
         return True
@@ -184,29 +178,3 @@ class LiveConsumer(AsyncWebsocketConsumer):
                 await self.send(text_data=text)
         except TimeoutError:
             await self.close(protocol.TOO_SLOW)
-
-
-async def _in_thread(function: Any, *args: Any) -> Any:
-    return await database_sync_to_async(function, thread_sensitive=False, executor=_readers)(*args)
-
-
-def _authorised(user: User, stream: str) -> bool:
-    reader, key = streams.find(stream)
-    return reader is not None and reader.authorise(user, key)
-
-
-def _read(user: User, places: dict[str, protocol.Cursor]) -> dict[str, streams.Batch | str]:
-    """Read several streams in one thread, so with one database connection; a reader's fault is a sentence,
-    not an end.
-    """
-    found: dict[str, streams.Batch | str] = {}
-    for stream, cursor in places.items():
-        reader, key = streams.find(stream)
-        if reader is None:
-            continue
-        try:
-            found[stream] = reader.read(key, cursor, user)
-        except Exception:  # a fault in one stream must not end the others; it is in the panel's log
-            logger.exception("Reading the stream %s failed.", stream)
-            found[stream] = "cannot be read at the moment"
-    return found

@@ -14,6 +14,7 @@ from typing import Any
 from channels.layers import get_channel_layer
 
 from controlpanel.live.protocol import group_of
+from controlpanel.live.reading import forget_shared
 
 logger = logging.getLogger(__name__)
 
@@ -140,6 +141,7 @@ class Listener:
         while True:
             message = await layer.receive(channel)
             stream = message.get("s", "")
+            forget_shared(stream)
             for waker in tuple(self._wakers.get(stream, ())):
                 waker(stream)
 

@@ -31,6 +31,10 @@ class Batch:
 
 
 class StreamReader(Protocol):
+    """Reads the streams of one prefix. A class attribute `shared = True` says that the rows are the same for everybody
+    who may follow; then pages at the same cursor share one read.
+    """
+
     def authorise(self, user: User, key: str) -> bool:
         """Whether `user` may follow `key`; False too when it does not exist."""
 
