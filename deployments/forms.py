@@ -22,7 +22,7 @@ class RevisionForm(forms.Form):
         label="Command line",
         max_length=200_000,
         widget=forms.Textarea(attrs=PLAIN | {"rows": 9}),
-        help_text="Paste it as you type it today. Variables in front, “cd … &&”, nohup and redirections are understood.",
+        help_text="Paste it as you type it today. Variables in front, “cd … &&” and nohup are understood.",
     )
     env = forms.CharField(
         label="Environment",
@@ -165,7 +165,7 @@ class DeploymentForm(forms.ModelForm):
         help_texts = {
             "production": "Approving a stop or restart then asks for the deployment's name, typed.",
             "requester_may_approve": "Off: a second person must approve every job.",
-            "kill_own_by_itself": "Only processes recorded as this server's. Off: the job waits and names each process.",
+            "kill_own_by_itself": "Only processes recorded as this server's. Off: the job asks, naming each process.",
         }
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -176,7 +176,8 @@ class DeploymentForm(forms.ModelForm):
         if self.instance.pk:
             known = {gpu.uuid for gpu in self.all_gpus}
             self.lost_gpus = [uuid for uuid in self.instance.placement.gpu_uuids if uuid not in known]
-            self.initial |= {"host": self.instance.placement.host_id, "gpus": self.instance.placement.gpu_uuids}
+            place = self.instance.placement
+            self.initial.update(host=place.host_id, gpus=place.gpu_uuids)
             self.initial["co_tenants"] = ", ".join(self.instance.co_tenants)
         gpus.choices = [(gpu.uuid, str(gpu)) for gpu in self.all_gpus]
 

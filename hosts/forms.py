@@ -15,7 +15,8 @@ class HostForm(forms.ModelForm):
     class Meta:
         model = Host
         fields = [
-            "name", "transport", "address", "port", "user", "via", "vmid", "key_source", "key_path", "sudo", "look_only",
+            "name", "transport", "address", "port", "user", "via", "vmid", "key_source", "key_path", "sudo",
+            "look_only",
         ]  # fmt: skip
         labels = {
             "transport": "How the panel reaches it",
@@ -32,7 +33,7 @@ class HostForm(forms.ModelForm):
             "user": "root sees every process that holds a card; with another login tick “use sudo” below.",
             "vmid": "The number that `pct list` shows on the Proxmox host.",
             "key_path": "A private key on the panel's own machine, readable by the panel's user.",
-            "sudo": "For a login that is not root: commands that need root run as sudo -n (it must ask for no password).",
+            "sudo": "For a login that is not root: commands that need root run as sudo -n (without a password).",
             "look_only": "Show everything, change nothing: no restart, start or stop on this host.",
         }
 

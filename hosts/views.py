@@ -11,7 +11,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from controlpanel.access import Action, requires
-from controlpanel.audit import address_of
+from controlpanel.views.asking import asking
 from hosts import services
 from hosts.forms import BaselineForm, HostForm, TrustForm
 from hosts.models import Gpu, Host, HostKey
@@ -41,7 +41,7 @@ def add(request: HttpRequest) -> HttpResponse:
     if not form.is_valid():
         return _form(request, form, status=422)
     try:
-        host = services.register_host(form.save(commit=False), actor=request.user, address=address_of(request))
+        host = services.register_host(form.save(commit=False), **asking(request))
     except services.Refused as refused:
         return _form(request, form, refused=refused, status=REFUSED)
     messages.success(request, f"{host.name} is added. The steps below make it usable.")
@@ -60,7 +60,7 @@ def edit(request: HttpRequest, pk: int) -> HttpResponse:
     if not form.is_valid():
         return _form(request, form, old_name=name, status=422)
     try:
-        services.update_host(form.save(commit=False), actor=request.user, address=address_of(request))
+        services.update_host(form.save(commit=False), **asking(request))
     except services.Refused as refused:
         return _form(request, form, old_name=name, refused=refused, status=REFUSED)
     messages.success(request, f"{host.name} is saved.")
@@ -93,7 +93,7 @@ def test(request: HttpRequest, pk: int) -> HttpResponse:
     """Ask a worker to try the connection."""
     found = _host(pk)
     try:
-        services.request_test(found, actor=request.user, address=address_of(request))
+        services.request_test(found, **asking(request))
     except services.Refused as refused:
         return _page(request, found, refused=refused, status=REFUSED)
     return redirect(f"{_url(found)}#test")
@@ -110,7 +110,7 @@ def trust(request: HttpRequest, pk: int, key_pk: int) -> HttpResponse:
         return _page(request, found, trust_form=form, status=422)
     typed = form.cleaned_data["fingerprint"]
     try:
-        services.trust_key(key, typed_fingerprint=typed, actor=request.user, address=address_of(request))
+        services.trust_key(key, typed_fingerprint=typed, **asking(request))
     except services.Refused as refused:
         return _page(request, found, trust_form=form, refused=refused, status=REFUSED)
     messages.success(request, f"The key of {found.name} is trusted. Test the connection next.")
@@ -124,7 +124,7 @@ def forget(request: HttpRequest, pk: int, key_pk: int) -> HttpResponse:
     found = _host(pk)
     key = get_object_or_404(HostKey, pk=key_pk, host=found)
     try:
-        services.forget_key(key, actor=request.user, address=address_of(request))
+        services.forget_key(key, **asking(request))
     except services.Refused as refused:
         return _page(request, found, refused=refused, status=REFUSED)
     messages.success(request, f"The key is forgotten: {found.name} is not reached until a key is trusted again.")
@@ -142,7 +142,7 @@ def baseline(request: HttpRequest, pk: int, gpu_pk: int) -> HttpResponse:
         return _page(request, found, baseline_form=form, baseline_gpu=gpu.pk, status=422)
     mib = form.cleaned_data["mib"]
     try:
-        services.confirm_baseline(gpu, mib=mib, actor=request.user, address=address_of(request))
+        services.confirm_baseline(gpu, mib=mib, **asking(request))
     except services.Refused as refused:
         return _page(request, found, baseline_form=form, baseline_gpu=gpu.pk, refused=refused, status=REFUSED)
     messages.success(request, f"GPU {gpu.index} counts as free at {mib} MiB.")
@@ -155,7 +155,7 @@ def delete(request: HttpRequest, pk: int) -> HttpResponse:
     """Forget a host that nothing uses."""
     found = _host(pk)
     try:
-        services.remove_host(found, actor=request.user, address=address_of(request))
+        services.remove_host(found, **asking(request))
     except services.Refused as refused:
         return _page(request, found, refused=refused, status=REFUSED)
     messages.success(request, f"{found.name} is removed.")

@@ -48,9 +48,9 @@ def make_gpu(host: Host, **values: Any) -> Gpu:
     number = next(_numbers)
     index = values.get("index", host.gpus.count())
     usual = {
-        "uuid": f"GPU-{number:08d}-aaaa-bbbb-cccc-1234567890ab", "index": index, "name": "NVIDIA RTX 6000 Ada Generation",
-        "bus_id": f"00000000:{index + 1:02X}:00.0", "total_mib": 49140, "driver_version": "580.95.05", "baseline_mib": 4,
-        "used_mib": 4, "utilization_percent": 0, "temperature_c": 34, "read_at": timezone.now(), "source": "nvidia-smi",
+        "uuid": f"GPU-{number:08d}-aaaa-bbbb-cccc-1234567890ab", "index": index, "name": "NVIDIA RTX 6000 Ada",
+        "bus_id": f"00000000:{index + 1:02X}:00.0", "total_mib": 49140, "driver_version": "580.95.05",
+        "baseline_mib": 4, "used_mib": 4, "utilization_percent": 0, "temperature_c": 34, "read_at": timezone.now(), "source": "nvidia-smi",
     }  # fmt: skip
     return Gpu.objects.create(host=host, **(usual | values))
 
@@ -139,14 +139,26 @@ def make_check(step: JobStep, **values: Any) -> Check:
 
 def make_effect(step: JobStep, **values: Any) -> Effect:
     """A signal that was sent."""
-    usual = {"kind": "signal", "command": "kill -TERM 4242", "outcome": "sent", "fence": 1, "finished_at": timezone.now()}
+    usual = {
+        "kind": "signal",
+        "command": "kill -TERM 4242",
+        "outcome": "sent",
+        "fence": 1,
+        "finished_at": timezone.now(),
+    }
     return Effect.objects.create(job=step.job, step=step, **(usual | values))
 
 
+def make_choice(key: str, **values: Any) -> dict[str, Any]:
+    """One answer that a gate offers."""
+    usual = {"label": key.capitalize(), "detail": "", "action": "ask", "danger": False, "needs_reason": False}
+    return {"key": key, **usual, **values}
+
+
 PLAN_CHOICES = [
-    {"key": "approve", "label": "Approve and restart", "detail": "", "action": "approve", "danger": False, "needs_reason": False},
-    {"key": "discard", "label": "Discard", "detail": "Nothing is touched.", "action": "ask", "danger": False, "needs_reason": False},
-]  # fmt: skip
+    make_choice("approve", label="Approve and restart", action="approve"),
+    make_choice("discard", detail="Nothing is touched."),
+]
 
 
 def make_gate(job: Job, **values: Any) -> Gate:
@@ -172,7 +184,8 @@ def make_log(job: Job, *texts: str, source: str = "server") -> list[LogChunk]:
     """Pieces of a job's log, numbered after those it has."""
     first = job.log.count() + 1
     chunks = [
-        LogChunk(job=job, seq=first + number, source=source, text=text, step="launch") for number, text in enumerate(texts)
+        LogChunk(job=job, seq=first + number, source=source, text=text, step="launch")
+        for number, text in enumerate(texts)
     ]
     return LogChunk.objects.bulk_create(chunks)
 

@@ -11,7 +11,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from controlpanel.access import Action, requires
-from controlpanel.audit import address_of
+from controlpanel.views.asking import asking
 from deployments import services
 from deployments.forms import DeploymentForm
 from deployments.models import Deployment, Launch, Revision
@@ -43,7 +43,7 @@ def new(request: HttpRequest) -> HttpResponse:
     place = {"host": form.cleaned_data["host"], "gpu_uuids": form.cleaned_data["gpus"]}
     unsaved = form.save(commit=False)
     try:
-        made = services.create_deployment(unsaved, **place, actor=request.user, address=address_of(request))
+        made = services.create_deployment(unsaved, **place, **asking(request))
     except services.Refused as refused:
         return _form(request, form, refused=refused, status=409)
     messages.success(request, f"{made.name} is created. Nothing is started yet.")
@@ -63,7 +63,7 @@ def edit(request: HttpRequest, pk: int) -> HttpResponse:
     place = {"host": form.cleaned_data["host"], "gpu_uuids": form.cleaned_data["gpus"]}
     changed = form.save(commit=False)
     try:
-        services.update_deployment(changed, **place, actor=request.user, address=address_of(request))
+        services.update_deployment(changed, **place, **asking(request))
     except services.Refused as refused:
         return _form(request, form, old_name=name, refused=refused, status=409)
     messages.success(request, f"{changed.name} is saved. What runs stays as it is until the next restart.")
@@ -128,7 +128,7 @@ def proven(request: HttpRequest, pk: UUID) -> HttpResponse:
     """Mark a launch as proven: its revision becomes the one to go back to."""
     launch = get_object_or_404(Launch.objects.select_related("revision__profile", "deployment"), pk=pk)
     try:
-        services.mark_proven(launch, actor=request.user, address=address_of(request))
+        services.mark_proven(launch, **asking(request))
     except services.Refused as refused:
         return render(request, "409.html", {"refused": refused}, status=409)
     messages.success(request, f"{launch.revision} is now the proven revision of {launch.deployment}.")

@@ -11,7 +11,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_GET, require_POST
 
 from controlpanel.access import Action, may, requires
-from controlpanel.audit import address_of
+from controlpanel.views.asking import asking
 from deployments import services
 from deployments.models import Gate, Job
 from deployments.views import board
@@ -56,7 +56,7 @@ def answer(request: HttpRequest, pk: int, gate_pk: int) -> HttpResponse:
     given = {key: request.POST.get(key, "") for key in ("choice", "comment", "plan_hash")}
     try:
         _check_name(request, gate, choice=given["choice"])
-        services.answer_gate(gate, **given, actor=request.user, address=address_of(request))
+        services.answer_gate(gate, **given, **asking(request))
     except services.Refused as refused:
         return _page(request, _job(pk), refused=refused, typed=given, status=409)
     return redirect("deployments:job", pk=pk)
@@ -65,7 +65,7 @@ def answer(request: HttpRequest, pk: int, gate_pk: int) -> HttpResponse:
 def _check_name(request: HttpRequest, gate: Gate, *, choice: str) -> None:
     """On production what stops or kills something needs the deployment's name, typed."""
     deployment = gate.job.deployment
-    option = next((option for option in gate.choices if option["key"] == choice), {})
+    option: dict[str, Any] = next((option for option in gate.choices if option["key"] == choice), {})
     if deployment is None or not deployment.production or not (choice == "approve" or option.get("danger")):
         return
     if request.POST.get("typed_name", "").strip() != deployment.name:
@@ -82,7 +82,7 @@ def cancel(request: HttpRequest, pk: int) -> HttpResponse:
     if not _may_cancel(request):
         raise PermissionDenied("This needs a role that may ask for jobs or approve them.")
     try:
-        services.cancel_job(found, actor=request.user, address=address_of(request))
+        services.cancel_job(found, **asking(request))
     except services.Refused as refused:
         return _page(request, _job(pk), refused=refused, status=409)
     messages.success(request, f"Asked to cancel the {found.kind} of {found.deployment_name}.")

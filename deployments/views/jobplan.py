@@ -10,7 +10,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_http_methods
 
 from controlpanel.access import Action, requires
-from controlpanel.audit import address_of
+from controlpanel.views.asking import asking
 from deployments import services
 from deployments.forms import JobForm
 from deployments.lifecycle import JobKind
@@ -39,7 +39,7 @@ def ask(request: HttpRequest, pk: int, kind: JobKind) -> HttpResponse:
         return render(request, TEMPLATE, context, status=422)
     fields = {key: form.cleaned_data[key] for key in ("revision", "reason", "way_back", "request_key")}
     try:
-        job = services.request_job(deployment, kind=kind, **fields, actor=request.user, address=address_of(request))
+        job = services.request_job(deployment, kind=kind, **fields, **asking(request))
     except services.Refused as refused:
         return render(request, TEMPLATE, context | {"refused": refused}, status=409)
     return redirect("deployments:job", pk=job.pk)

@@ -11,7 +11,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_GET, require_http_methods
 
 from controlpanel.access import Action, requires
-from controlpanel.audit import address_of
+from controlpanel.views.asking import asking
 from deployments import services
 from deployments.engines.registry import ENGINES
 from deployments.forms import ProfileForm, RevisionForm, pretty
@@ -46,7 +46,7 @@ def new(request: HttpRequest) -> HttpResponse:
         return render(request, "deployments/profile_form.html", context, status=422)
     head = {key: form.cleaned_data[key] for key in ("name", "engine", "description")}
     try:
-        profile = services.create_profile(**head, **form.launch, actor=request.user, address=address_of(request))
+        profile = services.create_profile(**head, **form.launch, **asking(request))
     except services.Refused as refused:
         return render(request, "deployments/profile_form.html", context | {"refused": refused}, status=409)
     messages.success(request, f"{profile.name} is created with revision 1.")
@@ -66,7 +66,7 @@ def revise(request: HttpRequest, pk: int) -> HttpResponse:
     if not form.is_valid():
         return render(request, "deployments/profile_form.html", context, status=422)
     try:
-        made = services.add_revision(profile, **form.launch, actor=request.user, address=address_of(request))
+        made = services.add_revision(profile, **form.launch, **asking(request))
     except services.Refused as refused:
         return render(request, "deployments/profile_form.html", context | {"refused": refused}, status=409)
     messages.success(request, f"{made} is saved. Nothing changes on a host before a deployment is restarted with it.")

@@ -6,8 +6,10 @@ import { startTimes } from "./times.js";
 import { startNav } from "./nav.js";
 import { startCopy } from "./copy.js";
 import { startFields } from "./fields.js";
+import { startScroll } from "./scroll.js";
 
 startNav();
 startTimes();
 startCopy();
 startFields();
+startScroll();
