@@ -17,6 +17,7 @@ REDIRECTION_OR_QUOTED = re.compile(
     r"""|(?:(?<=\s)|^)(?:\d+|&)?(?:>>?|<)\s*(?:&\d|&-|'[^']*'|"[^"]*"|[^\s&|;]+)""",
     re.S,
 )
+VARIABLE = re.compile(r"\$[A-Za-z_{]")
 PREFIXES = ("nohup", "exec", "setsid")
 SECRET_FLAGS = ("--api-key", "--admin-api-key", "--hf-token")
 
@@ -38,7 +39,7 @@ def parse(text: str) -> ParsedCommand:
     if words[-1:] == ["&"]:
         words = words[:-1]
     workdir = ""
-    if words[:1] == ["cd"] and "&&" in words[:3]:
+    if words[:1] == ["cd"] and words[2:3] == ["&&"]:
         workdir, words = words[1], words[3:]
     env: dict[str, str] = {}
     while words:
@@ -49,6 +50,7 @@ def parse(text: str) -> ParsedCommand:
             break
         words = words[1:]
     _refuse_shell_syntax(words)
+    _refuse_expansions([workdir, *env.values(), *words])
     if not words:
         raise ValueError(
             "Write the command that starts the server, for example: python -m sglang.launch_server --model-path /models/x"
@@ -93,9 +95,14 @@ def _refuse_shell_syntax(words: list[str]) -> None:
             raise ValueError(
                 f"{word!r} needs a shell, which the panel does not use. Paste only the command that starts the server."
             )
+
+
+def _refuse_expansions(words: list[str]) -> None:
     for word in words:
         if "`" in word or "$(" in word:
             raise ValueError(f"{word!r} would be run by a shell first. Write the value itself.")
+        if VARIABLE.search(word):
+            raise ValueError(f"{word!r} would be filled in by a shell first. Write the value itself.")
 
 
 ENV_NAME = re.compile(r"[A-Z_][A-Z0-9_]*")

@@ -71,7 +71,9 @@ COMMON_SIGNATURES = (
     ),
     signature(r"No space left on device|os error 28", "The disk is full.", "Free space on the host and start again."),
     signature(
-        r"command not found|Permission denied|No such file or directory",
+        # Only what a shell says of the program itself: servers print these words about many a harmless file.
+        r"(?:exec|setsid|nohup|env|\bsh|bash): .*(?:not found|Permission denied|No such file or directory)"
+        r"|can't open file '",
         "The command could not be started.",
         "Check the path of the program in the profile and that the login may run it.",
     ),

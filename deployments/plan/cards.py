@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from deployments.decisions.verify import CardSeen, HolderSeen, limit_for
 from hosts.probe.facts import HostFacts
 from hosts.probe.frames import Unknown
+from hosts.verdicts import HOUSEKEEPERS
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,8 @@ def holders(
 ) -> tuple[HolderSeen, ...] | Unknown:
     """Processes that hold one of these cards and are neither ``ours`` nor allowed co-tenants.
 
+    The driver's own services keep the cards open for ever without using their memory: they do not count.
+
     ``ours``: (pid, start time) as the deployment's own host sees them; when ``facts`` is the node's look at a
     container's processes, the innermost pid counts.
     """
@@ -65,7 +68,7 @@ def holders(
         detail = facts.details.get(holder.pid)
         inner = detail.pids[-1] if detail is not None and detail.pids else holder.pid
         mine = (holder.pid, process.start_time) in ours or (inner, process.start_time) in ours
-        if mine or process.comm in co_tenants:
+        if mine or process.comm in co_tenants or process.comm in HOUSEKEEPERS:
             continue
         name = (detail.command if detail is not None else "") or process.comm
         user = "unknown user" if process.uid is None else ("root" if process.uid == 0 else f"uid {process.uid}")

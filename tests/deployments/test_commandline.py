@@ -1,0 +1,133 @@
+"""Pasted command lines become words; what would need a shell is refused in words."""
+
+import shlex
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deployments.commandline import ParsedCommand, check_argv, check_env, parse
+
+
+@pytest.mark.parametrize(
+    ("text", "parsed"),
+    [
+        ("python -m x --port 1", ParsedCommand(["python", "-m", "x", "--port", "1"])),
+        ("  python \\\n  -m x \\\r\n --y  ", ParsedCommand(["python", "-m", "x", "--y"])),
+        ("A=1 B='two words' python", ParsedCommand(["python"], {"A": "1", "B": "two words"})),
+        ("env A=1 nohup python > log 2>&1 &", ParsedCommand(["python"], {"A": "1"})),
+        ("nohup setsid exec python >> /tmp/x.log 2>/dev/null </dev/null &", ParsedCommand(["python"])),
+        ("cd /opt/x && A=1 python", ParsedCommand(["python"], {"A": "1"}, "/opt/x")),
+        ("cd '/opt/my models' && python", ParsedCommand(["python"], {}, "/opt/my models")),
+        ("python &> all.log", ParsedCommand(["python"])),
+        ('python --args \'{"a": "> b"}\'', ParsedCommand(["python", "--args", '{"a": "> b"}'])),
+        ('python --args "{\\"a\\": 1}"', ParsedCommand(["python", "--args", '{"a": 1}'])),
+        ("python --name a#b", ParsedCommand(["python", "--name", "a#b"])),
+        ("python --x=1 A=2", ParsedCommand(["python", "--x=1", "A=2"])),
+        ("python --price 5$", ParsedCommand(["python", "--price", "5$"])),
+    ],
+)
+def test_what_is_understood(text: str, parsed: ParsedCommand) -> None:
+    assert parse(text) == parsed
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "Write the command"),
+        ("A=1", "Write the command"),
+        ("nohup &", "Write the command"),
+        ("python\0", "NUL"),
+        ("python 'x", "quotes do not match"),
+        ("source venv/bin/activate\npython", "one command"),
+        ("python | tee log", "'|' needs a shell"),
+        ("python && echo ok", "'&&' needs a shell"),
+        ("a && python", "'&&' needs a shell"),
+        ("cd && python", "'&&' needs a shell"),
+        ("python; echo", "';' needs a shell"),
+        ("python || true", "'||' needs a shell"),
+        ("(python)", "needs a shell"),
+        ("python & echo", "'&' needs a shell"),
+        ("python --x `hostname`", "run by a shell"),
+        ("python --x $(hostname)", "shell"),
+        ("A=$(hostname) python", "shell"),
+        ("A=`hostname` python", "run by a shell"),
+        ("python --model $MODEL", "filled in by a shell"),
+        ("python --model ${MODEL}/x", "filled in by a shell"),
+        ("HF_HOME=$HOME/hf python", "filled in by a shell"),
+        ("cd $HOME && python", "filled in by a shell"),
+        ("python --api-key abc", "show the secret"),
+        ("python --api-key=abc", "show the secret"),
+        ("python --hf-token=abc", "show the secret"),
+    ],
+)
+def test_what_is_refused(text: str, words: str) -> None:
+    with pytest.raises(ValueError) as refused:
+        parse(text)
+    assert words in str(refused.value)
+    assert str(refused.value).endswith(".") or "for example" in str(refused.value)
+    assert "abc" not in str(refused.value), "a secret is not repeated"
+
+
+plain = st.text(st.characters(blacklist_characters="\0\n\r`$&|;()", blacklist_categories=["Cs"]), max_size=12)
+names = st.from_regex(r"[A-Z_][A-Z0-9_]{0,8}", fullmatch=True).filter(lambda name: not name.endswith(("KEY", "TOKEN")))
+programs = st.from_regex(r"/[a-z/.-]{1,20}", fullmatch=True)
+
+
+@given(programs, st.lists(plain, max_size=6), st.dictionaries(names, plain, max_size=3))
+def test_what_is_shown_can_be_pasted_again(program: str, rest: list[str], env: dict[str, str]) -> None:
+    shown = " ".join([*(f"{name}={shlex.quote(value)}" for name, value in env.items()), shlex.join([program, *rest])])
+    assert parse(shown) == ParsedCommand([program, *rest], env)
+
+
+@given(st.text(max_size=60))
+def test_any_text_is_words_or_a_sentence(text: str) -> None:
+    try:
+        found = parse(text)
+    except ValueError as refused:
+        assert str(refused)
+    else:
+        assert found.argv
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        ([], "empty"),
+        ([" "], "empty"),
+        (["a", "b\nc"], "line break"),
+        (["a\0"], "NUL"),
+        (["a"] * 1001, "too long"),
+        (["a", "b" * 100_001], "too long"),
+        (["a", "--admin-api-key", "x"], "show the secret"),
+    ],
+)
+def test_commands_that_cannot_be_right(argv: list[str], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        check_argv(argv)
+
+
+@pytest.mark.parametrize(
+    ("env", "words"),
+    [
+        ({"lower": "x"}, "capital letters"),
+        ({"A B": "x"}, "capital letters"),
+        ({"A;rm": "x"}, "capital letters"),
+        ({"LD_PRELOAD": "x"}, "loaded"),
+        ({"BASH_ENV": "x"}, "loaded"),
+        ({"HF_TOKEN": "x"}, "secret"),
+        ({"OPENAI_API_KEY": "x"}, "secret"),
+        ({"DB_PASSWORD": "x"}, "secret"),
+        ({"A": "x\ny"}, "line break"),
+        ({"A": "x\0"}, "NUL"),
+        ({"A": "x" * 10_001}, "too long"),
+    ],
+)
+def test_environments_that_are_refused(env: dict[str, str], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        check_env(env)
+
+
+def test_a_usual_command_and_environment_pass() -> None:
+    check_argv(["python", "-m", "x", "--flag", "--api-key"])
+    check_env({"CUDA_VISIBLE_DEVICES": "0,1", "NCCL_DEBUG": ""})
