@@ -53,7 +53,8 @@ def parse(text: str) -> ParsedCommand:
     _refuse_expansions([workdir, *env.values(), *words])
     if not words:
         raise ValueError(
-            "Write the command that starts the server, for example: python -m sglang.launch_server --model-path /models/x"
+            "Write the command that starts the server, for example: "
+            "python -m sglang.launch_server --model-path /models/x"
         )
     check_no_secret(words)
     return ParsedCommand(words, env, workdir)

@@ -65,7 +65,8 @@ COMMON_SIGNATURES = (
         "Correct the value in a new revision of the profile.",
     ),
     signature(
-        r"Repo id must be in the form|No such file or directory: '(?P<what>[^']+)'|does not appear to have a file named",
+        r"Repo id must be in the form|does not appear to have a file named"
+        r"|FileNotFoundError: .*No such file or directory: '(?P<what>[^']+)'",
         "The model was not found at the path given.",
         "Correct the model path, or mount or finish downloading the model on this host.",
     ),

@@ -1,0 +1,172 @@
+"""A machine that exists only as what its probe would print: processes, cards, ports."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from types import MappingProxyType
+
+from hosts.probe.facts import HostFacts, read_facts
+from hosts.probe.fake import Content
+from hosts.probe.frames import Frame, Section
+
+BOOT = "11111111-2222-3333-4444-555555555555"
+OTHER_BOOT = "99999999-2222-3333-4444-555555555555"
+SGLANG = "/opt/sglang/bin/python -m sglang.launch_server --model-path /models/qwen-27b --tp 2 --port 30000"
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+@dataclass
+class Proc:
+    """A process. ``cards``: minor numbers it has open; ``pids``: as its own namespaces see it."""
+
+    pid: int
+    start: int
+    comm: str = "python"
+    command: str = "python"
+    parent: int = 1
+    state: str = "S"
+    threads: int = 1
+    uid: int = 0
+    cards: tuple[int, ...] = ()
+    port: int | None = None
+    marker: str = ""
+    memory: int = 0
+    pids: tuple[int, ...] = ()
+
+
+@dataclass
+class Machine:
+    """Cards by uuid with ``memory.used`` in MiB (text: what nvidia-smi prints instead)."""
+
+    cards: dict[str, int | str] = field(default_factory=dict)
+    procs: dict[int, Proc] = field(default_factory=dict)
+    boot: str = BOOT
+    free_mib: int = 50_000
+    missing_paths: set[str] = field(default_factory=set)
+    partial: bool = False
+    broken: dict[str, Content | None] = field(default_factory=dict)
+    """Sections that come otherwise; None: not at all."""
+
+    def add(self, *procs: Proc) -> Machine:
+        self.procs |= {proc.pid: proc for proc in procs}
+        return self
+
+    def holds(self, pid: int) -> list[tuple[int, str]]:
+        return [(minor, uuid) for minor, uuid in enumerate(self.cards) if minor in self.procs[pid].cards]
+
+    def sections(self, paths: tuple[str, ...] = (), ports: tuple[int, ...] | None = None) -> dict[str, Content]:
+        """Every section of the probe."""
+        found: dict[str, Content] = {
+            "host": self._host(),
+            "gpus": self._gpus(),
+            "memory": self._gpus(),
+            "apps": self._apps(),
+            "procs": "".join(self._stat(proc) for proc in [Proc(1, 1, "init", parent=0), *self.procs.values()]),
+            "uids": "".join(
+                f"dr-xr-xr-x 9 {proc.uid} {proc.uid} 0 Jan 1 00:00 /proc/{proc.pid}\n" for proc in self.procs.values()
+            ),
+            "listeners": self._listeners(),
+            "fds": self._files(),
+            "markers": "\0".join(
+                f"/proc/{proc.pid}/environ:RELAUNCH_LAUNCH_ID={proc.marker}"
+                for proc in self.procs.values()
+                if proc.marker
+            ),
+            **self._details(),
+            **self._disk(paths),
+        }
+        found |= {name: content for name, content in self.broken.items() if content is not None}
+        return {name: content for name, content in found.items() if self.broken.get(name, "") is not None}
+
+    def facts(self, paths: tuple[str, ...] = ()) -> HostFacts:
+        """What the panel makes of it."""
+        sections = {}
+        for name, content in self.sections(paths).items():
+            text, status = content if isinstance(content, tuple) else (content, 0)
+            sections[name] = Section(name, text.encode() if isinstance(text, str) else text, status)
+        return read_facts(Frame(MappingProxyType(sections), complete=True), measured_at=NOW, paths=paths)
+
+    def _host(self) -> str:
+        return (
+            f"boot_id {self.boot}\nhostname gpu-machine\nuptime 5000.00\npid_namespace pid:[4026531836]\n"
+            "clock_ticks 100\n/proc/self/status:Uid:\t0\t0\t0\t0\n/proc/meminfo:MemTotal: 65536000 kB\n"
+            "/proc/meminfo:MemAvailable: 65536000 kB\n"
+        )
+
+    def _gpus(self) -> str:
+        lines = ["index, uuid, pci.bus_id, memory.total [MiB], memory.used [MiB], name"]
+        lines += [
+            f"{index}, {uuid}, 00000000:0{index}:00.0, 49140, {used}, NVIDIA L40S"
+            for index, (uuid, used) in enumerate(self.cards.items())
+        ]
+        return "\n".join(lines) + "\n"
+
+    def _apps(self) -> str:
+        lines = ["pid, gpu_uuid, used_gpu_memory [MiB], process_name"]
+        lines += [
+            f"{pid}, {uuid}, {proc.memory}, {proc.comm}"
+            for pid, proc in self.procs.items()
+            for _, uuid in self.holds(pid)
+        ]
+        return "\n".join(lines) + "\n"
+
+    def _stat(self, proc: Proc) -> str:
+        cells = [proc.state, str(proc.parent), str(proc.pid), str(proc.pid), *["0"] * 13, str(proc.threads), "0"]
+        return f"{proc.pid} ({proc.comm}) {' '.join(cells)} {proc.start} 0 0\n"
+
+    def _inode(self, proc: Proc) -> int:
+        return 700_000 + proc.pid
+
+    def _listeners(self) -> str:
+        lines = ["  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode"]
+        lines += [
+            f"   0: 00000000:{proc.port:04X} 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 "
+            f"{self._inode(proc)} 1 0 100 0 0 10 0"
+            for proc in self.procs.values()
+            if proc.port is not None
+        ]
+        return "\n".join(lines) + "\n"
+
+    def _files(self) -> str:
+        lines = ["/proc/1/fd:"]
+        if self.partial:
+            lines.append("ls: cannot open directory '/proc/9/fd': Permission denied")
+        for proc in self.procs.values():
+            lines.append(f"/proc/{proc.pid}/fd:")
+            lines += [f"lrwx------ 1 root root 64 Jan 1 00:00 9 -> /dev/nvidia{minor}" for minor in proc.cards]
+            if proc.port is not None:
+                lines.append(f"lrwx------ 1 root root 64 Jan 1 00:00 3 -> socket:[{self._inode(proc)}]")
+        return "\n".join(lines) + "\n"
+
+    def _details(self) -> dict[str, Content]:
+        found: dict[str, Content] = {}
+        for pid, proc in self.procs.items():
+            chain = "\t".join(map(str, proc.pids or (pid,)))
+            found[f"pid.{pid}.facts"] = f"Name:\t{proc.comm}\nTgid:\t{pid}\nNSpid:\t{chain}\n0::/\n"
+            found[f"pid.{pid}.cmdline"] = "\0".join(proc.command.split()) + "\0"
+        return found
+
+    def _disk(self, paths: tuple[str, ...]) -> dict[str, Content]:
+        there = "".join(f"{n} {'no' if path in self.missing_paths else 'yes'}\n" for n, path in enumerate(paths))
+        head = "Filesystem 1024-blocks Used Available Capacity Mounted on\n"
+        used = f"/dev/sda1 99999999 1 {self.free_mib * 1024} 1% /\n"
+        return {"paths": there, **{f"disk.{n}": head + used for n in range(len(paths))}}
+
+
+CARDS = ("GPU-aaaa", "GPU-bbbb")
+
+
+def idle_machine() -> Machine:
+    """Two cards that nobody holds."""
+    return Machine(cards=dict.fromkeys(CARDS, 4))
+
+
+def serving_machine() -> Machine:
+    """The same with a server on both cards: its root, two workers that hold them, a helper that does not."""
+    return Machine(cards=dict.fromkeys(CARDS, 40_000)).add(
+        Proc(100, 1000, command=SGLANG, port=30000),
+        Proc(101, 1001, "sglang::schedul", "sglang::scheduler_TP0", parent=100, cards=(0,), memory=39_000),
+        Proc(102, 1002, "sglang::schedul", "sglang::scheduler_TP1", parent=100, cards=(1,), memory=39_000),
+        Proc(103, 1003, "sglang::detoken", "sglang::detokenizer", parent=100),
+    )

@@ -1,0 +1,83 @@
+"""Memory and holders of the deployment's cards, and of no others."""
+
+import pytest
+
+from deployments.decisions.verify import HolderSeen
+from deployments.plan.cards import Card, cards_seen, holders, memory_of
+from hosts.probe.frames import Unknown
+from tests.deployments.machine import CARDS, Machine, Proc, idle_machine, serving_machine
+
+
+def held(machine: Machine, **kwargs: object) -> list[int]:
+    found = holders(machine.facts(), **({"uuids": CARDS} | kwargs))  # type: ignore[arg-type]
+    assert not isinstance(found, Unknown)
+    return [holder.pid for holder in found]
+
+
+def test_cards_with_their_limits() -> None:
+    machine = Machine(cards={"GPU-aaaa": 4, "GPU-bbbb": "[N/A]"})
+    cards = [Card("GPU-aaaa", "GPU 0", 10), Card("GPU-bbbb", "GPU 1", None), Card("GPU-gone", "GPU-gone", 0)]
+    first, second, third = cards_seen(machine.facts(), cards)
+    assert (first.used_mib, first.limit_mib, first.is_free) == (4, 74, True)
+    assert (second.used_mib, second.limit_mib, second.is_free) == (None, 64, False)
+    assert second.reason and "does not list" in third.reason
+    assert not third.is_free
+
+
+def test_no_reading_of_any_card() -> None:
+    machine = idle_machine()
+    machine.broken["gpus"] = machine.broken["memory"] = ("No devices were found", 6)
+    (card,) = cards_seen(machine.facts(), [Card(CARDS[0], "GPU 0", 0)])
+    assert card.used_mib is None and card.reason
+
+
+def test_holders_are_named_with_user_and_cards() -> None:
+    machine = idle_machine().add(Proc(9, 90, "trainer", "python train.py", uid=1000, cards=(0, 1)))
+    assert holders(machine.facts(), uuids=CARDS) == (
+        HolderSeen(9, 90, "python train.py", "uid 1000", ("GPU 0", "GPU 1")),
+    )
+
+
+def test_who_does_not_count() -> None:
+    machine = serving_machine()
+    assert held(machine) == [101, 102]
+    assert held(machine, ours={(101, 1001)}) == [102]
+    assert held(machine, ours={(101, 999)}) == [101, 102], "another start time is another process"
+    assert held(machine, co_tenants=["sglang::schedul"]) == []
+    assert held(machine, uuids=CARDS[:1]) == [101], "only this deployment's cards count"
+    machine.procs[101].state = "Z"
+    assert held(machine) == [102]
+
+
+@pytest.mark.parametrize("name", ["nvidia-persiste", "nvidia-smi", "nv-hostengine"])
+def test_the_drivers_own_services_hold_nothing(name: str) -> None:
+    assert held(idle_machine().add(Proc(5, 50, name, cards=(0, 1)))) == []
+
+
+def test_the_node_knows_a_containers_process_by_its_inner_pid_and_start_time() -> None:
+    node = idle_machine().add(
+        Proc(5100, 1001, cards=(0,), pids=(5100, 101)), Proc(5200, 1002, cards=(1,), pids=(5200, 102))
+    )
+    assert held(node, ours={(101, 1001)}) == [5200]
+    assert held(node, ours={(101, 1111), (102, 1002)}) == [5100]
+
+
+def test_without_a_list_of_cards_every_holder_may_hold_ours() -> None:
+    machine = serving_machine()
+    machine.broken["gpus"] = machine.broken["memory"] = ("", 9)
+    assert held(machine, uuids=["GPU-other"]) == [101, 102]
+
+
+@pytest.mark.parametrize("section", ["fds", "procs"])
+def test_what_cannot_be_seen_is_unknown(section: str) -> None:
+    machine = serving_machine()
+    machine.broken[section] = None
+    assert isinstance(holders(machine.facts(), uuids=CARDS), Unknown)
+
+
+def test_memory_by_process() -> None:
+    machine = serving_machine()
+    machine.procs[101].cards = (0, 1)
+    assert memory_of(machine.facts(), [101, 103]) == {101: 78_000}
+    machine.broken["apps"] = None
+    assert memory_of(machine.facts(), [101]) == {}

@@ -1,0 +1,42 @@
+"""Flags side by side: what runs, what would run, what was proven."""
+
+import pytest
+
+from deployments.plan.flags import compare, flags_of
+
+
+@pytest.mark.parametrize(
+    ("command", "flags"),
+    [
+        ("python -m sglang.launch_server", {"command": "python -m sglang.launch_server"}),
+        ("python -m x --tp 2 --quiet", {"command": "python -m x", "--tp": "2", "--quiet": ""}),
+        ("llama-server -m a.gguf -c 10", {"command": "llama-server -m a.gguf", "-c": "10"}),
+        ("x --tp=2", {"command": "x", "--tp": "2"}),
+        ("x --bias -1 --t -0.5", {"command": "x", "--bias": "-1", "--t": "-0.5"}),
+        ("x --bs 1 2 4 --y", {"command": "x", "--bs": "1 2 4", "--y": ""}),
+        ("x --a 1 --a 2", {"command": "x", "--a": "2"}),
+    ],
+)
+def test_flags_of(command: str, flags: dict[str, str]) -> None:
+    assert flags_of(command.split()) == flags
+
+
+def test_only_what_differs_is_shown() -> None:
+    rows = compare(
+        "x --tp 2 --steps 1 --old".split(), "x --tp 2 --steps 3".split(), "x --tp 2 --steps 3 --ctx 9".split()
+    )
+    assert rows == [
+        {"flag": "--steps", "running": "1", "new": "3", "proven": "3"},
+        {"flag": "--old", "running": "", "new": None, "proven": None},
+        {"flag": "--ctx", "running": None, "new": None, "proven": "9"},
+    ]
+
+
+def test_a_side_that_is_not_there_does_not_make_a_difference() -> None:
+    assert compare(None, ["x", "--tp", "2"], None) == []
+    assert compare(None, None, None) == []
+    assert compare(["x", "--tp", "2"], None, ["x", "--tp=2"]) == []
+
+
+def test_the_same_flag_written_otherwise_is_the_same() -> None:
+    assert compare(["x", "--tp", "2"], ["x", "--tp=2"], None) == []

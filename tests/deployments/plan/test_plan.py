@@ -1,0 +1,222 @@
+"""The plan: what it stops, what stands in the way, and which facts an approval rests on."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from deployments.engines.registry import ENGINES
+from deployments.plan.cards import Card
+from deployments.plan.plan import CannotPlan, Plan, PlanInput, Recipe, hash_of, make_plan, paths_needed, what_changed
+from deployments.plan.serving import KnownLaunch
+from tests.deployments.machine import BOOT, CARDS, OTHER_BOOT, SGLANG, Machine, Proc, idle_machine, serving_machine
+
+ARGV = tuple(SGLANG.split())
+NEW = Recipe("qwen r2", (*ARGV, "--context-length", "131072"), "the new command", 30000, "/srv")
+PATHS = tuple(paths_needed(ENGINES["sglang"], NEW))
+LAUNCH = KnownLaunch("abc", BOOT, 100, 1000)
+
+
+def asked(machine: Machine, **values: Any) -> PlanInput:
+    usual: dict[str, Any] = {
+        "kind": "restart",
+        "deployment": "chat",
+        "host": "gpu1",
+        "engine": ENGINES["sglang"],
+        "port": 30000,
+        "cards": tuple(Card(uuid, f"GPU {n}", 4) for n, uuid in enumerate(CARDS)),
+        "co_tenants": (),
+        "launch": LAUNCH,
+        "new": NEW,
+        "proven": None,
+        "previous": "qwen r1",
+        "way_back": True,
+        "facts": machine.facts(PATHS),
+        "node_facts": None,
+        "requests": 3,
+    }
+    return PlanInput(**(usual | values))
+
+
+def plan(machine: Machine, **values: Any) -> Plan:
+    return make_plan(asked(machine, **values))
+
+
+def blocking(made: Plan) -> list[str]:
+    return [warning["text"] for warning in made.data["warnings"] if warning["blocks"]]
+
+
+def test_a_clean_restart() -> None:
+    made = plan(serving_machine())
+    data = made.data
+    assert not data["blocked"] and not data["warnings"]
+    assert [row["pid"] for row in data["stops"]] == [100, 101, 102, 103]
+    worker = data["stops"][1]
+    assert (worker["user"], worker["gpus"], worker["memory_mib"]) == ("root", [0], 39_000)
+    assert worker["since"] == "2026-01-02T01:40:55+00:00", "started 10 s after the boot, 4990 s ago"
+    assert data["untouched"] == []
+    assert data["flags"] == [{"flag": "--context-length", "running": None, "new": "131072", "proven": None}]
+    assert data["launch"] == {"command": "the new command", "revision": "qwen r2"}
+    assert data["way_back"] == {
+        "possible": True,
+        "text": "If it fails, qwen r1 is started again, with all checks.",
+    }
+    assert data["requests"] == 3
+    assert made.hash == hash_of(data["binding"])
+
+
+def test_a_stop_launches_nothing_and_a_start_stops_nothing() -> None:
+    stop = plan(serving_machine(), kind="stop", new=None).data
+    assert stop["launch"] is None and len(stop["stops"]) == 4 and not stop["blocked"]
+    start = plan(idle_machine(), kind="start", launch=None).data
+    assert start["stops"] == [] and not start["blocked"]
+
+
+def test_strangers_are_named_and_left_alone() -> None:
+    made = plan(serving_machine().add(Proc(9, 90, "trainer", "python train.py", uid=1000, cards=(0,))))
+    assert [row["pid"] for row in made.data["untouched"]] == [9]
+    assert 9 not in [row["pid"] for row in made.data["stops"]]
+    assert "will not touch them" in made.data["warnings"][0]["why"]
+    assert not made.data["blocked"], "the job waits before the launch, with a gate"
+
+
+def test_a_containers_strangers_are_asked_from_its_node() -> None:
+    node = idle_machine().add(
+        Proc(5101, 1001, cards=(0,), pids=(5101, 101)), Proc(5900, 77, "other-ct", cards=(1,), pids=(5900, 4))
+    )
+    made = plan(serving_machine(), node_facts=node.facts())
+    assert [row["pid"] for row in made.data["untouched"]] == [5900]
+
+
+@pytest.mark.parametrize(
+    ("change", "values", "words"),
+    [
+        (lambda machine: machine.cards.update({CARDS[0]: "[Unknown Error]"}), {}, "GPU 0 cannot be measured"),
+        (lambda machine: machine.cards.pop(CARDS[1]), {}, "GPU 1 cannot be measured"),
+        (lambda machine: machine.missing_paths.add("/models/qwen-27b"), {}, "The model /models/qwen-27b is not there"),
+        (lambda machine: machine.missing_paths.add("/srv"), {}, "The working directory /srv"),
+        (lambda machine: machine.missing_paths.add(ARGV[0]), {}, "The program /opt/sglang/bin/python"),
+        (lambda machine: setattr(machine, "free_mib", 63), {}, "Only 63 MiB are free"),
+        (lambda machine: machine.broken.update({"paths": None}), {}, ""),
+        (lambda machine: None, {"kind": "start"}, "already serves (pid 100)"),
+    ],
+)
+def test_what_blocks(change: Callable[[Machine], None], values: dict[str, Any], words: str) -> None:
+    machine = serving_machine()
+    change(machine)
+    made = plan(machine, **values)
+    assert made.data["blocked"]
+    assert words in " ".join(blocking(made))
+    assert all(warning["todo"] for warning in made.data["warnings"] if warning["blocks"])
+
+
+def test_another_program_on_the_port_blocks_a_launch_but_not_a_stop() -> None:
+    machine = idle_machine().add(Proc(7, 70, "nginx", "nginx -g daemon", port=30000))
+    made = plan(machine, launch=None)
+    assert blocking(made) == ["Port 30000 belongs to another process: pid 7 (nginx -g daemon)."]
+    assert made.data["stops"] == []
+    assert not plan(machine, launch=None, kind="stop", new=None).data["blocked"]
+
+
+@pytest.mark.parametrize("section", ["host", "procs"])
+def test_there_is_no_plan_without_knowing_who_serves(section: str) -> None:
+    machine = serving_machine()
+    machine.broken[section] = None
+    with pytest.raises(CannotPlan, match="could not be seen"):
+        plan(machine)
+
+
+def test_holders_that_cannot_be_seen_are_said_and_do_not_block() -> None:
+    machine = serving_machine()
+    machine.broken["fds"] = None
+    made = plan(machine)
+    assert not made.data["blocked"]
+    assert "not known" in made.data["warnings"][0]["text"]
+    assert made.data["binding"]["strangers"] == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("values", "possible", "words"),
+    [
+        ({"previous": None}, False, "not started by Relaunch"),
+        ({"way_back": False}, True, "leaves chat down"),
+        ({"kind": "stop", "new": None}, False, "nothing to go back to"),
+    ],
+)
+def test_the_way_back(values: dict[str, Any], possible: bool, words: str) -> None:
+    told = plan(serving_machine(), **values).data["way_back"]
+    assert told["possible"] is possible and words in told["text"]
+
+
+def _set(name: str, value: Any) -> Callable[[Machine], None]:
+    return lambda machine: setattr(machine, name, value)
+
+
+def _proc(pid: int, **values: Any) -> Callable[[Machine], None]:
+    def change(machine: Machine) -> None:
+        machine.procs[pid] = replace(machine.procs[pid], **values)
+
+    return change
+
+
+DOES_NOT_MATTER: list[tuple[str, Callable[[Machine], None], dict[str, Any]]] = [
+    ("how many requests run", lambda machine: None, {"requests": 99}),
+    ("a few MiB more", lambda machine: machine.cards.update({CARDS[0]: 40_123}), {}),
+    ("a helper came", lambda machine: machine.add(Proc(110, 1100, parent=100)) and None, {}),
+    ("a helper went", lambda machine: machine.procs.pop(103) and None, {}),
+    ("somebody on another card", lambda machine: machine.cards.update({"GPU-cccc": 9}), {}),
+    ("disk space", _set("free_mib", 40_000), {}),
+    ("the baseline", lambda machine: None, {"cards": tuple(Card(uuid, "GPU", 9) for uuid in CARDS)}),
+    ("the way back", lambda machine: None, {"way_back": False}),
+]
+MATTERS: list[tuple[str, Callable[[Machine], None], dict[str, Any]]] = [
+    ("what is to be done", lambda machine: None, {"kind": "stop"}),
+    ("the command to launch", lambda machine: None, {"new": replace(NEW, command="another command")}),
+    ("the cards", lambda machine: None, {"cards": (Card(CARDS[0], "GPU 0", 4),)}),
+    ("the host has booted meanwhile", _set("boot", OTHER_BOOT), {"launch": replace(LAUNCH, boot_id=OTHER_BOOT)}),
+    ("the server's processes are others than those of the plan", _proc(101, start=5001), {}),
+    ("the server's processes are others than those of the plan", _proc(103, cards=(0,)), {}),
+    (
+        "others hold the cards than those of the plan",
+        lambda machine: machine.add(Proc(9, 90, cards=(1,))) and None,
+        {},
+    ),
+    ("what stands in the way", lambda machine: machine.missing_paths.add("/srv"), {}),
+]
+
+
+def _changed(change: Callable[[Machine], None], values: dict[str, Any]) -> tuple[Plan, Plan]:
+    machine = serving_machine()
+    change(machine)
+    return plan(serving_machine()), plan(machine, **values)
+
+
+@pytest.mark.parametrize(("name", "change", "values"), DOES_NOT_MATTER, ids=[case[0] for case in DOES_NOT_MATTER])
+def test_an_approval_outlives_what_does_not_matter(
+    name: str, change: Callable[[Machine], None], values: dict[str, Any]
+) -> None:
+    before, after = _changed(change, values)
+    assert before.hash == after.hash, what_changed(before.data["binding"], after.data["binding"])
+
+
+@pytest.mark.parametrize(("words", "change", "values"), MATTERS)
+def test_an_approval_does_not_outlive_what_matters(
+    words: str, change: Callable[[Machine], None], values: dict[str, Any]
+) -> None:
+    before, after = _changed(change, values)
+    assert before.hash != after.hash
+    assert words in what_changed(before.data["binding"], after.data["binding"])
+
+
+def test_the_plan_is_the_same_however_the_facts_are_ordered() -> None:
+    machine = serving_machine()
+    machine.procs = dict(reversed(machine.procs.items()))
+    assert plan(machine).hash == plan(serving_machine()).hash
+
+
+def test_the_paths_that_a_plan_asks_about() -> None:
+    assert PATHS == (".", "/models/qwen-27b", "/opt/sglang/bin/python", "/srv")
+    assert paths_needed(ENGINES["sglang"], None) == ["."]
+    hub = Recipe("r", ("python", "--model-path", "Qwen/Qwen3-8B"), "c", 1)
+    assert paths_needed(ENGINES["sglang"], hub) == ["."]
