@@ -4,76 +4,108 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import dataclass
 
 from django.utils import timezone
 
 from controlpanel.live import hints
-from deployments.lifecycle import LaunchState, ServiceState
-from deployments.models import Deployment, Launch
-from deployments.plan.serving import port_owners
+from deployments.lifecycle import ACTIVE, LaunchState, ServiceState
+from deployments.models import Deployment, Launch, Placement
 from hosts.models import Host
 from hosts.probe.facts import HostFacts
 from hosts.probe.frames import Unknown
+from hosts.probe.processes import HostIdentity, ProcessTable
 
 REFRESH_SECONDS = 2.0
 
 
+@dataclass(frozen=True)
+class Watched:
+    """A deployment on a host, with its launch that serves, if we made one."""
+
+    deployment: Deployment
+    launch: Launch | None
+
+
 class DeploymentWatcher:
-    """Looks at the launches that serve on a host. What a job is at work on is left to the job."""
+    """Looks at the deployments of a host. What a job is at work on is left to the job."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._asked_at = 0.0
-        self._serving: dict[int, list[Launch]] = {}
+        self._by_host: dict[int, list[Watched]] = {}
 
     def ports(self, host: Host) -> list[int]:
-        """The ports of the launches that serve there."""
-        return [launch.deployment.port for launch in self._on(host)]
+        """The ports of the deployments there."""
+        return [watched.deployment.port for watched in self._on(host)]
 
-    def _on(self, host: Host) -> list[Launch]:
-        """Launches that serve, by host; asked from the database every two seconds at most."""
+    def _on(self, host: Host) -> list[Watched]:
+        """What is watched on a host; asked from the database every two seconds at most."""
         with self._lock:
             if time.monotonic() - self._asked_at > REFRESH_SECONDS:
-                self._serving = {}
-                rows = Launch.objects.filter(state=LaunchState.SERVING).select_related("deployment")
-                for row in rows:
-                    if row.host_id is not None:
-                        self._serving.setdefault(row.host_id, []).append(row)
+                self._by_host = _watched()
                 self._asked_at = time.monotonic()
-            return list(self._serving.get(host.pk, []))
+            return list(self._by_host.get(host.pk, []))
 
     def saw(self, host: Host, facts: HostFacts) -> None:
         """Compare what was seen with what should serve."""
-        for launch in self._on(host):
-            if launch.deployment.active_job is None:
-                self._judge(launch, facts)
+        if isinstance(facts.host, Unknown) or isinstance(facts.processes, Unknown):
+            return
+        if isinstance(facts.listeners, Unknown):
+            return
+        for watched in self._on(host):
+            listens = bool(facts.listeners.on_port(watched.deployment.port))
+            if watched.launch is None:
+                _judge_without_launch(watched.deployment, listens=listens)
+            else:
+                _judge(watched.launch, facts.host, facts.processes, listens=listens)
 
     def lost(self, host: Host, reason: str) -> None:
         """Unreachable means unknown: users may still be served."""
-        for launch in self._on(host):
-            _set(launch, ServiceState.UNKNOWN, f"{host} cannot be read: {reason}")
-
-    def _judge(self, launch: Launch, facts: HostFacts) -> None:
-        if isinstance(facts.host, Unknown) or isinstance(facts.processes, Unknown):
-            return
-        process = facts.processes.by_pid.get(launch.pid or -1)
-        same_boot = facts.host.boot_id == launch.boot_id
-        alive = same_boot and process is not None and process.start_time == launch.start_time
-        if not alive or process is None or process.is_dead_zombie:
-            why = "the host has booted" if not same_boot else "its process is gone"
-            if Launch.objects.filter(pk=launch.pk, state=LaunchState.SERVING).update(
-                state=LaunchState.ENDED, ended_at=timezone.now(), end_reason=f"found ended: {why}"
-            ):
-                _set(launch, ServiceState.CRASHED, f"It ended outside a job: {why}.")
-            return
-        owners = port_owners(facts, launch.deployment.port)
-        if owners == frozenset():
-            _set(launch, ServiceState.NOT_ANSWERING, f"Nobody listens on port {launch.deployment.port}.")
-        elif not isinstance(owners, Unknown):
-            _set(launch, ServiceState.SERVING, "")
+        for watched in self._on(host):
+            _set(watched.deployment, ServiceState.UNKNOWN, f"{host} cannot be read: {reason}")
 
 
-def _set(launch: Launch, state: ServiceState, detail: str) -> None:
-    changed = Deployment.objects.filter(pk=launch.deployment_id).exclude(state=state)
-    if changed.update(state=state, state_since=timezone.now(), state_detail=detail):
+def _watched() -> dict[int, list[Watched]]:
+    """Deployments that no job is at work on, by host."""
+    serving = {
+        launch.deployment_id: launch
+        for launch in Launch.objects.filter(state=LaunchState.SERVING).select_related("deployment")
+    }
+    found: dict[int, list[Watched]] = {}
+    idle = Placement.objects.exclude(deployment__jobs__state__in=ACTIVE).select_related("deployment")
+    for placement in idle:
+        watched = Watched(placement.deployment, serving.get(placement.deployment_id))
+        found.setdefault(placement.host_id, []).append(watched)
+    return found
+
+
+def _judge(launch: Launch, host: HostIdentity, table: ProcessTable, *, listens: bool) -> None:
+    process = table.by_pid.get(launch.pid or -1)
+    same_boot = host.boot_id == launch.boot_id
+    alive = same_boot and process is not None and process.start_time == launch.start_time
+    if not alive or process is None or process.is_dead_zombie:
+        why = "the host has booted" if not same_boot else "its process is gone"
+        if Launch.objects.filter(pk=launch.pk, state=LaunchState.SERVING).update(
+            state=LaunchState.ENDED, ended_at=timezone.now(), end_reason=f"found ended: {why}"
+        ):
+            _set(launch.deployment, ServiceState.CRASHED, f"It ended outside a job: {why}.")
+    elif listens:
+        _set(launch.deployment, ServiceState.SERVING, "")
+    else:
+        _set(launch.deployment, ServiceState.NOT_ANSWERING, f"Nobody listens on port {launch.deployment.port}.")
+
+
+def _judge_without_launch(deployment: Deployment, *, listens: bool) -> None:
+    if listens:
+        detail = f"Something that Relaunch did not start listens on port {deployment.port}."
+        _set(deployment, ServiceState.UNKNOWN, detail)
+    elif deployment.state != ServiceState.CRASHED:
+        _set(deployment, ServiceState.STOPPED, "")
+
+
+def _set(deployment: Deployment, state: ServiceState, detail: str) -> None:
+    """Write the state when it has changed, and only while no job is at work."""
+    changed = Deployment.objects.filter(pk=deployment.pk).exclude(state=state, state_detail=detail)
+    if changed.exclude(jobs__state__in=ACTIVE).update(state=state, state_since=timezone.now(), state_detail=detail):
         hints.hint("overview")

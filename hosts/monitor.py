@@ -130,7 +130,7 @@ class Monitor:
     def _read(self, host: Host, stop: threading.Event) -> float | None:
         """Follow one probe until it ends or what is to be watched changes. Returns the pause to begin with again."""
         ports = self._ports(host)
-        sections = ("host", "gpus", *(("procs", "listeners", "fds") if ports else ()))
+        sections = ("host", "gpus", *(("procs", "listeners") if ports else ()))
         keeper = _Keeper(host)
 
         def tick() -> None:

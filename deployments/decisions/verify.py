@@ -156,5 +156,5 @@ def _unmeasured(last: Round) -> tuple[str, ...]:
 
 
 def limit_for(baseline_mib: int | None) -> int:
-    """The limit of a card in MiB: its baseline plus tolerance; without a baseline, what an idle headless card may use."""
+    """The limit of a card in MiB: baseline plus tolerance; without a baseline, what an idle headless card may use."""
     return HEADLESS_CEILING_MIB if baseline_mib is None else baseline_mib + TOLERANCE_MIB

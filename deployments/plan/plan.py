@@ -157,7 +157,7 @@ def _running_argv(facts: HostFacts, serving: Serving) -> tuple[str, ...] | None:
     return detail.argv if detail is not None and detail.argv else None
 
 
-# --- What stands in the way ---------------------------------------------------------------------------------------------
+# --- What stands in the way -----------------------------------------------------------------------------------------
 
 
 def _blocking(asked: PlanInput, serving: Serving, cards: Sequence[CardSeen]) -> list[dict[str, Any]]:
@@ -256,7 +256,7 @@ def _warning(text: str, why: str, todo: str, *, blocks: bool = False) -> dict[st
     return {"text": text, "why": why, "todo": todo, "blocks": blocks}
 
 
-# --- What the page shows ------------------------------------------------------------------------------------------------
+# --- What the page shows --------------------------------------------------------------------------------------------
 
 
 def _row(label: str, value: str, status: str = "info", detail: str = "") -> dict[str, str]:

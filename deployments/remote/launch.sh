@@ -4,15 +4,26 @@ same_boot
 take_fence
 DIR=$BASE/launches/$LAUNCH
 
-tell_record() {
-    [ -r "$DIR/abandoned" ] && { say abandoned; exit 0; }
-    # The wrapper writes its record within milliseconds; after 10 s it will not come any more.
+# Wait until the launch in directory $1 has told who it is. The wrapper does so within milliseconds; after 10 s it
+# will not any more.
+wait_for_record() {
     now
     END=$((NOW + 1000))
-    while [ ! -r "$DIR/record" ] && [ ! -r "$DIR/exit" ] && [ "$NOW" -lt "$END" ]; do
+    while [ ! -r "$1/record" ] && [ ! -r "$1/exit" ] && [ "$NOW" -lt "$END" ]; do
         sleep 0.01
         now
     done
+}
+
+# Forbid the start of the launch in directory $1 for ever. Fails when its wrapper has begun.
+forbid() {
+    mkdir "$1/begun" 2> /dev/null && : > "$1/abandoned"
+}
+
+tell_record() {
+    [ "$MODE_LAUNCH" = abandon ] && forbid "$DIR"
+    [ -r "$DIR/abandoned" ] && { say abandoned; exit 0; }
+    wait_for_record "$DIR"
     [ -r "$DIR/record" ] && while read -r WORDS; do say record "$WORDS"; done < "$DIR/record"
     [ -r "$DIR/exit" ] && { read -r CODE < "$DIR/exit"; say exit "$CODE"; }
     say "$1" "$DIR"
@@ -20,11 +31,20 @@ tell_record() {
 }
 
 [ -d "$DIR" ] && tell_record exists
-[ "$MODE_LAUNCH" = abandon ] && { mkdir "$DIR" && : > "$DIR/abandoned" && say abandoned; exit 0; }
+if [ "$MODE_LAUNCH" = abandon ]; then
+    mkdir "$DIR" && : > "$DIR/abandoned" || refuse "cannot make $DIR: the disk may be full"
+    say abandoned
+    exit 0
+fi
 
 # Another launch of this deployment that lives: never a second server.
 OTHER=''
 read -r OTHER 2> /dev/null < "$BASE/live" || OTHER=''
+if [ -n "$OTHER" ] && [ -d "$BASE/launches/$OTHER" ] && ! forbid "$BASE/launches/$OTHER"; then
+    wait_for_record "$BASE/launches/$OTHER"
+    [ -r "$BASE/launches/$OTHER/record" ] || [ -r "$BASE/launches/$OTHER/exit" ] ||
+        refuse "launch $OTHER of this deployment has begun and does not say which process it is"
+fi
 if [ -n "$OTHER" ] && [ -r "$BASE/launches/$OTHER/record" ]; then
     PID='' START_WAS='' BOOT_WAS=''
     while read -r KEY VALUE; do

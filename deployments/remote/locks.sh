@@ -45,6 +45,8 @@ release_locks() {
     done
 }
 
+# An older worker must neither take what a newer one has given back, nor give back what it holds.
+take_fence
 case $MODE in
 take) take_locks ;;
 release) release_locks ;;

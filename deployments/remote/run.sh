@@ -1,16 +1,15 @@
 # The wrapper of one launch: records who it is, becomes the server, and keeps its exit code. $1: the launch's directory.
 DIR=$1
+# Made once: by us, or by a script that has given this launch up.
+mkdir "$DIR/begun" || exit 0
 (
     read -r STAT < /proc/self/stat
     PID=${STAT%% *}
     set -- ${STAT##*) }
     shift 19
-    {
-        printf 'pid %s\nstart %s\n' "$PID" "$1"
-        printf 'boot %s\n' "$(cat /proc/sys/kernel/random/boot_id)"
-        printf 'pidns %s\n' "$(readlink /proc/self/ns/pid)"
-    } > "$DIR/record.new"
-    mv "$DIR/record.new" "$DIR/record"
+    # A server that nobody could find again must not run: no record, no start.
+    printf 'pid %s\nstart %s\nboot %s\npidns %s\n' "$PID" "$1" "$(cat /proc/sys/kernel/random/boot_id)" \
+        "$(readlink /proc/self/ns/pid)" > "$DIR/record.new" && mv "$DIR/record.new" "$DIR/record" || exit 125
     exec < /dev/null >> "$DIR/log" 2>&1
 @COMMAND@
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import re
 from collections.abc import Generator, Iterator
 from dataclasses import asdict
@@ -50,12 +49,12 @@ def check(ctx: StepContext) -> None:
         with ctx.link() as transport:
             _follow(ctx, row, log, readiness, transport)
             text = _complete(ctx, transport, row)
-            rows = _effective(ctx, transport, row)
+            told = _effective(ctx, transport)
     except ServerEnded as ended:
         _fail_ended(ctx, row, ended.code)
     except NotReadyInTime:
         _ask_to_wait(ctx, readiness)
-    _serves(ctx, row, text, rows)
+    _serves(ctx, row, text, told)
 
 
 def _patterns(ctx: StepContext) -> list[re.Pattern[str]]:
@@ -63,7 +62,7 @@ def _patterns(ctx: StepContext) -> list[re.Pattern[str]]:
     return [re.compile(re.escape(own))] if own else list(ctx.engine.ready)
 
 
-# --- Following ----------------------------------------------------------------------------------------------------------
+# --- Following ------------------------------------------------------------------------------------------------------
 
 
 def _follow(ctx: StepContext, row: Launch, log: ServerLog, readiness: Readiness, transport: Transport) -> None:
@@ -155,7 +154,7 @@ def _show(ctx: StepContext, readiness: Readiness) -> None:
     )
 
 
-# --- Asking it ----------------------------------------------------------------------------------------------------------
+# --- Asking it ------------------------------------------------------------------------------------------------------
 
 
 def _complete(ctx: StepContext, transport: Transport, row: Launch) -> str:
@@ -192,26 +191,27 @@ def _fail_completion(ctx: StepContext, message: str) -> NoReturn:
     )
 
 
-def _effective(ctx: StepContext, transport: Transport, row: Launch) -> list[dict[str, Any]]:
-    """Requested against effective flags, as far as the engine tells; told as unknown where it does not."""
+def _effective(ctx: StepContext, transport: Transport) -> dict[str, Any]:
+    """The configuration the engine runs with, as it tells it, compared with the flags that were asked for."""
     if not ctx.engine.effective_path:
-        return []
+        return {}
     request = HttpRequest("GET", ctx.engine.effective_path, timeout=15.0)
-    with contextlib.suppress(http.NoAnswer, TransportError, json.JSONDecodeError):
+    told: dict[str, Any] = {}
+    with contextlib.suppress(http.NoAnswer, TransportError):
         answer = http.ask(transport, ctx.revision.port, request, tick=ctx.tick)
-        told = ctx.engine.effective(answer.body) if answer.status == 200 else {}
-        rows = list(_compared(ctx.revision.argv, mask_values(told)))
-        differing = [row["flag"] for row in rows if row["differs"]]
-        ctx.check(
-            "effective",
-            "Effective configuration",
-            CheckStatus.OK if rows else CheckStatus.UNKNOWN,
-            value=f"{len(differing)} of {len(rows)} flags differ" if rows else "not told",
-            detail=", ".join(differing),
-            source=ctx.engine.effective_path,
-        )
-        return rows
-    return []
+        whole = mask_values(ctx.engine.effective(answer.body)) if answer.status == 200 else {}
+        told = {key: value for key, value in whole.items() if not isinstance(value, list | dict)}
+    rows = list(_compared(ctx.revision.argv, told))
+    differing = [row["flag"] for row in rows if row["differs"]]
+    ctx.check(
+        "effective",
+        "Effective configuration",
+        CheckStatus.OK if rows else CheckStatus.UNKNOWN,
+        value=f"{len(differing)} of {len(rows)} flags differ" if rows else "not told",
+        detail=", ".join(differing),
+        source=ctx.engine.effective_path,
+    )
+    return told
 
 
 def _compared(argv: list[str], told: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -228,10 +228,10 @@ def _compared(argv: list[str], told: dict[str, Any]) -> Iterator[dict[str, Any]]
         yield {"flag": flag, "requested": requested, "effective": effective, "differs": requested != effective}
 
 
-# --- Ends ---------------------------------------------------------------------------------------------------------------
+# --- Ends -----------------------------------------------------------------------------------------------------------
 
 
-def _serves(ctx: StepContext, row: Launch, text: str, rows: list[dict[str, Any]]) -> None:
+def _serves(ctx: StepContext, row: Launch, text: str, told: dict[str, Any]) -> None:
     now = timezone.now()
     took = (now - row.started_at).total_seconds() if row.started_at else None
     with ctx.writing():
@@ -239,7 +239,7 @@ def _serves(ctx: StepContext, row: Launch, text: str, rows: list[dict[str, Any]]
             state=LaunchState.SERVING,
             ready_at=now,
             completion=text,
-            effective={"rows": rows},
+            effective=told,
             timings={"start_to_ready": took},
         )
         Deployment.objects.filter(pk=ctx.deployment.pk).update(

@@ -209,7 +209,7 @@ def _free(ctx: StepContext, last: Round, boot_id: str) -> None:
     ctx.finish(f"{'The card is' if total == 1 else f'All {total} cards are'} at the baseline, and the port is free.")
 
 
-# --- Not free -----------------------------------------------------------------------------------------------------------
+# --- Not free -------------------------------------------------------------------------------------------------------
 
 
 def _ask(ctx: StepContext, verdict: Verdict, others: tuple[HolderSeen, ...]) -> GateOpened:
@@ -258,7 +258,7 @@ def _choices(ctx: StepContext, others: tuple[HolderSeen, ...]) -> list[dict[str,
         "action": "confirm_kill",
         "danger": True,
         "needs_reason": True,
-        "detail": "SIGKILL to exactly the processes above, after a look whether they are still the same. Their work is lost.",
+        "detail": "SIGKILL to exactly the processes above, if they are still the same. Their work is lost.",
     }
     anyway = {
         "key": "anyway",
