@@ -163,7 +163,7 @@ def answers_http(address: tuple[str, int]) -> bool:
     """Whether a web server answers at `address`, whatever it says."""
     request = f"GET /healthz HTTP/1.1\r\nHost: localhost:{address[1]}\r\nConnection: close\r\n\r\n"
     try:
-        with socket.create_connection(address, timeout=2) as connection:
+        with socket.create_connection(address, timeout=1) as connection:
             connection.sendall(request.encode())
             return connection.recv(16).startswith(b"HTTP/1.")
     except OSError:
