@@ -1,0 +1,58 @@
+"""A reading that is cut, empty, late or odd is unknown: it is never taken for "clean"."""
+
+import pytest
+
+from deployments.lifecycle import JobState
+from deployments.models import Check
+from lab.fleet import Fleet
+from tests.support.story import Place, Story, one_server, told
+
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(240)]
+
+ODD = {
+    "cut": "cut 60",
+    "empty": "empty",
+    "hanging": "hang 60",
+    "odd": "cell * memory.used [N/A]",
+    "exit": "exit 9 NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.",
+}
+
+
+@pytest.mark.parametrize("kind", ODD)
+def test_scenario_12_unknown_is_never_free(story: Story, gpu1: Place, clean_fleet: Fleet, kind: str) -> None:
+    deployment = story.deploy_standin(
+        gpu1, "--stop", "3", cards=(0, 1), memory_seconds=2, stuck_seconds=2, port_seconds=2
+    )
+    story.start(deployment)
+
+    job = story.begin_job(deployment)
+    story.wait_for_log(job, "Sending SIGTERM")
+    clean_fleet.faults.gpu(gpu1.node, ODD[kind])
+    gate = story.gate(job, "not free")
+
+    assert not gpu1.servers(deployment.port)
+    assert len(gpu1.starts(deployment.port)) == 1, "it was launched onto cards that nobody had measured"
+    assert "could not be measured" in gate.title, gate.title
+    statuses = Check.objects.filter(step__job=job, key__startswith="memory ").values_list("status", flat=True)
+    assert set(statuses) == {"unknown"}, told(job)
+
+    clean_fleet.faults.gpu(gpu1.node, "none")
+    story.answer(gate, "again")
+    story.succeeded(job)
+    one_server(gpu1, deployment.port)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in ODD if kind != "hanging"])
+def test_scenario_12_plan_without_a_reading_stops_nothing(
+    story: Story, gpu1: Place, clean_fleet: Fleet, kind: str
+) -> None:
+    deployment = story.deploy_standin(gpu1, cards=(0, 1))
+    story.start(deployment)
+    server = one_server(gpu1, deployment.port).process
+    clean_fleet.faults.gpu(gpu1.node, ODD[kind])
+
+    job = story.wait_for(story.ask(deployment), JobState.FAILED)
+
+    assert "Nothing was touched" in job.summary and "cannot be measured" in job.summary, told(job)
+    assert job.summary.count("Nothing was touched") == 1
+    assert one_server(gpu1, deployment.port).process == server
