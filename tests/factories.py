@@ -50,7 +50,8 @@ def make_gpu(host: Host, **values: Any) -> Gpu:
     usual = {
         "uuid": f"GPU-{number:08d}-aaaa-bbbb-cccc-1234567890ab", "index": index, "name": "NVIDIA RTX 6000 Ada",
         "bus_id": f"00000000:{index + 1:02X}:00.0", "total_mib": 49140, "driver_version": "580.95.05",
-        "baseline_mib": 4, "used_mib": 4, "utilization_percent": 0, "temperature_c": 34, "read_at": timezone.now(), "source": "nvidia-smi",
+        "baseline_mib": 4, "used_mib": 4,
+        "utilization_percent": 0, "temperature_c": 34, "read_at": timezone.now(), "source": "nvidia-smi",
     }  # fmt: skip
     return Gpu.objects.create(host=host, **(usual | values))
 

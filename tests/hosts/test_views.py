@@ -1,0 +1,159 @@
+"""The host pages: what they show, what they refuse, and that a refusal keeps what was typed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+
+from controlpanel.models import AuditEntry
+from hosts.models import Host, HostKey
+from tests.factories import make_deployment, make_gpu, make_host, make_host_test, make_key
+
+pytestmark = pytest.mark.django_db
+ClientOf = Callable[[User], Client]
+
+NEW = {
+    "name": "gpu-box",
+    "transport": "ssh",
+    "address": "10.1.1.1",
+    "port": "22",
+    "user": "root",
+    "key_source": "panel",
+}
+
+
+def test_the_list_names_every_host_and_its_problem(client_of: ClientOf, viewer: User) -> None:
+    make_host(name="good-box")
+    make_host(name="bad-box", reach="unreachable", problem="It did not answer within 10 s.")
+    page = client_of(viewer).get("/hosts/").content.decode()
+    assert "good-box" in page and "bad-box" in page
+    assert "It did not answer within 10 s." in page and "Unreachable" in page
+
+
+def test_the_empty_list_says_what_to_do_next(client_of: ClientOf, administrator: User, viewer: User) -> None:
+    page = client_of(administrator).get("/hosts/").content.decode()
+    assert "Add a host by SSH" in page and "Add a container of a Proxmox host" in page and "Add this machine" in page
+    assert "Add a host by SSH" not in client_of(viewer).get("/hosts/").content.decode()
+
+
+@pytest.mark.parametrize("path", ["/hosts/", "/hosts/1/", "/hosts/add/"])
+def test_strangers_and_the_signed_out_get_nothing(
+    client: Client, client_of: ClientOf, stranger: User, path: str
+) -> None:
+    make_host(pk=1)
+    assert client.get(path).status_code == 302
+    assert client_of(stranger).get(path).status_code == 403
+
+
+def test_only_an_administrator_adds_a_host(client_of: ClientOf, operator: User, approver: User) -> None:
+    for person in (operator, approver):
+        assert client_of(person).post("/hosts/add/", NEW).status_code == 403
+    assert not Host.objects.exists()
+
+
+def test_a_new_host_is_saved_audited_and_shown(client_of: ClientOf, administrator: User) -> None:
+    answer = client_of(administrator).post("/hosts/add/", NEW)
+    host = Host.objects.get()
+    assert answer.status_code == 302 and answer["Location"] == f"/hosts/{host.pk}/"
+    assert (host.name, host.address, host.created_by) == ("gpu-box", "10.1.1.1", administrator)
+    assert AuditEntry.objects.filter(action="add host", target_name="gpu-box").exists()
+
+
+def test_a_wrong_address_is_refused_in_words_and_stays_in_the_form(client_of: ClientOf, administrator: User) -> None:
+    answer = client_of(administrator).post("/hosts/add/", NEW | {"address": "ssh://10.1.1.1/"})
+    page = answer.content.decode()
+    assert answer.status_code == 422 and not Host.objects.exists()
+    assert "ssh://10.1.1.1/" in page and "invalid-feedback" in page
+
+
+def test_fields_of_another_transport_are_forgotten(client_of: ClientOf, administrator: User) -> None:
+    client_of(administrator).post("/hosts/add/", NEW | {"transport": "local", "vmid": "129"})
+    host = Host.objects.get()
+    assert (host.transport, host.address, host.vmid) == ("local", "", None)
+
+
+def test_editing_refuses_a_loop_and_keeps_the_form(client_of: ClientOf, administrator: User) -> None:
+    first = make_host(name="first")
+    second = make_host(name="second", via=first)
+    answer = client_of(administrator).post(f"/hosts/{first.pk}/edit/", NEW | {"name": "first", "via": str(second.pk)})
+    assert answer.status_code == 409 and "reached through itself" in answer.content.decode()
+    first.refresh_from_db()
+    assert first.via is None
+
+
+def test_an_offered_key_shows_the_fingerprint_and_how_to_compare(client_of: ClientOf, approver: User) -> None:
+    host = make_host()
+    key = make_key(host)
+    page = client_of(approver).get(f"/hosts/{host.pk}/").content.decode()
+    assert key.fingerprint in page
+    assert "ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub" in page
+
+
+def test_a_key_is_trusted_only_with_the_fingerprint_of_the_host(client_of: ClientOf, approver: User) -> None:
+    host = make_host()
+    key = make_key(host)
+    path = f"/hosts/{host.pk}/keys/{key.pk}/trust/"
+    wrong = client_of(approver).post(path, {"fingerprint": "SHA256:somethingelse"})
+    assert wrong.status_code == 409 and "SHA256:somethingelse" in wrong.content.decode()
+    assert not HostKey.objects.exclude(pinned_at=None).exists()
+
+    whole_line = f"256 {key.fingerprint} root@gpu (ED25519)"
+    assert client_of(approver).post(path, {"fingerprint": whole_line}).status_code == 302
+    key.refresh_from_db()
+    assert key.pinned_at is not None and key.pinned_by == approver
+
+
+def test_an_operator_neither_sees_nor_may_press_trust(client_of: ClientOf, operator: User) -> None:
+    host = make_host()
+    key = make_key(host)
+    client = client_of(operator)
+    assert "Compare and trust" not in client.get(f"/hosts/{host.pk}/").content.decode()
+    answer = client.post(f"/hosts/{host.pk}/keys/{key.pk}/trust/", {"fingerprint": key.fingerprint})
+    assert answer.status_code == 403
+
+
+def test_findings_come_with_their_fix_and_as_a_part_of_their_own(client_of: ClientOf, viewer: User) -> None:
+    host = make_host()
+    finding = {"label": "Cards", "status": "not ok", "detail": "No driver answers.", "hint": "Load the nvidia module."}
+    make_host_test(host, findings=[finding])
+    part = client_of(viewer).get(f"/hosts/{host.pk}/part/test/").content.decode()
+    assert "No driver answers." in part and "Load the nvidia module." in part
+    assert "<html" not in part
+    assert client_of(viewer).get(f"/hosts/{host.pk}/part/nonsense/").status_code == 404
+
+
+def test_a_number_that_was_not_read_is_unknown_and_never_zero(client_of: ClientOf, viewer: User) -> None:
+    host = make_host()
+    make_gpu(host, used_mib=None, unread_reason="nvidia-smi did not answer")
+    page = client_of(viewer).get(f"/hosts/{host.pk}/").content.decode()
+    assert "unknown</span> of 48.0 GiB" in page and "nvidia-smi did not answer" in page
+
+
+def test_an_approver_confirms_a_baseline(client_of: ClientOf, approver: User, operator: User) -> None:
+    host = make_host()
+    gpu = make_gpu(host, baseline_mib=None, used_mib=700)
+    path = f"/hosts/{host.pk}/gpus/{gpu.pk}/baseline/"
+    assert client_of(operator).post(path, {"mib": "700"}).status_code == 403
+    assert client_of(approver).post(path, {"mib": "-1"}).status_code == 422
+    assert client_of(approver).post(path, {"mib": "700"}).status_code == 302
+    gpu.refresh_from_db()
+    assert (gpu.baseline_mib, gpu.baseline_by) == (700, "approver")
+
+
+def test_a_used_host_is_not_removed_and_the_page_says_by_whom(client_of: ClientOf, administrator: User) -> None:
+    host = make_host()
+    make_deployment(host=host, name="chat-prod")
+    answer = client_of(administrator).post(f"/hosts/{host.pk}/delete/")
+    assert answer.status_code == 409 and "chat-prod" in answer.content.decode()
+    unused = make_host()
+    assert client_of(administrator).post(f"/hosts/{unused.pk}/delete/").status_code == 302
+    assert list(Host.objects.all()) == [host]
+
+
+@pytest.mark.parametrize("verb", ["test/", "delete/", "keys/1/trust/", "keys/1/forget/", "gpus/1/baseline/"])
+def test_what_changes_something_is_never_done_by_a_get(client_of: ClientOf, administrator: User, verb: str) -> None:
+    host = make_host()
+    assert client_of(administrator).get(f"/hosts/{host.pk}/{verb}").status_code == 405
