@@ -126,7 +126,7 @@ def _settle(claim: Claim, step: JobStep | None, log: JobLog, error: Exception | 
         case StepFailed():
             _fail(claim, step, log, error)
         case ConnectError() if not job.touched:
-            _fail(claim, step, log, StepFailed(f"{error} Nothing was touched.", hint=error.hint))
+            _fail(claim, step, log, StepFailed(str(error), hint=error.hint))
         case TransportError():
             _lose_contact(claim, job, log, step, error)
         case _:

@@ -14,6 +14,7 @@ from hosts.probe.probe import SERVING, probe
 from hosts.transport.base import TransportError
 
 PROBE_SECONDS = 45.0
+EARLIER_LAUNCHES = 200
 NODE_SECTIONS = ("host", "gpus", "procs", "uids", "fds", "pids")
 
 
@@ -39,6 +40,7 @@ def plan_for(ctx: StepContext) -> Plan:
             way_back=ctx.job.way_back,
             facts=facts,
             node_facts=look_at_node(ctx),
+            earlier=_earlier(ctx),
             requests=requests,
         )
     )
@@ -58,6 +60,12 @@ def cards_of(ctx: StepContext) -> tuple[Card, ...]:
         Card(uuid, f"GPU {known[uuid].index}", known[uuid].baseline_mib) if uuid in known else Card(uuid, uuid, None)
         for uuid in ctx.placement.gpu_uuids
     )
+
+
+def _earlier(ctx: StepContext) -> tuple[str, ...]:
+    """Ids of the deployment's last launches, whose markers its processes may still carry."""
+    ids = ctx.deployment.launches.order_by("-intended_at").values_list("pk", flat=True)[:EARLIER_LAUNCHES]
+    return tuple(map(str, ids))
 
 
 def known_launch(launch: Launch | None) -> KnownLaunch | None:

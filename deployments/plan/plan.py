@@ -54,6 +54,7 @@ class PlanInput:
     way_back: bool
     facts: HostFacts
     node_facts: HostFacts | None = None
+    earlier: tuple[str, ...] = ()
     requests: int | None = None
 
 
@@ -82,7 +83,9 @@ def paths_needed(engine: Engine, new: Recipe | None) -> list[str]:
 def make_plan(asked: PlanInput) -> Plan:
     """Put the plan together. Raises CannotPlan when it cannot be seen who serves."""
     facts = asked.facts
-    serving = find_serving(facts, launch=asked.launch, port=asked.port, is_ours=asked.engine.recognises)
+    serving = find_serving(
+        facts, launch=asked.launch, port=asked.port, is_ours=asked.engine.recognises, earlier=asked.earlier
+    )
     if isinstance(serving, Unknown):
         raise CannotPlan(f"Who serves now could not be seen: {serving.reason}")
     if isinstance(facts.host, Unknown):

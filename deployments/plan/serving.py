@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from hosts.probe.facts import HostFacts
@@ -38,18 +38,24 @@ NOTHING = Serving(None, (), "nothing serves")
 
 
 def find_serving(
-    facts: HostFacts, *, launch: KnownLaunch | None, port: int, is_ours: Callable[[str], bool]
+    facts: HostFacts,
+    *,
+    launch: KnownLaunch | None,
+    port: int,
+    is_ours: Callable[[str], bool],
+    earlier: Collection[str] = (),
 ) -> Serving | Unknown:
     """The server of a deployment: what we launched, else the engine that listens on its port.
 
     ``is_ours`` says whether a command line is a server of the deployment's engine. A listener of another kind is
-    not ours; the plan names it.
+    not ours; the plan names it. ``earlier``: ids of the deployment's earlier launches, for a worker may outlive
+    its server by days.
     """
     if isinstance(facts.host, Unknown):
         return facts.host
     if isinstance(facts.processes, Unknown):
         return facts.processes
-    launched = _launched(facts, facts.host, facts.processes, launch) if launch is not None else NOTHING
+    launched = _launched(facts, facts.host, facts.processes, launch, earlier)
     if launched.processes:
         return launched
     owners = port_owners(facts, port)
@@ -62,21 +68,28 @@ def find_serving(
     return NOTHING
 
 
-def _launched(facts: HostFacts, host: HostIdentity, table: ProcessTable, launch: KnownLaunch) -> Serving:
-    """The recorded process and its descendants, and whatever carries the launch's marker, also outside the tree."""
-    if launch.boot_id and launch.boot_id != host.boot_id:
-        return NOTHING
-    root = table.by_pid.get(launch.pid) if launch.pid is not None else None
-    if root is not None and root.start_time != launch.start_time:
-        root = None
+def _launched(
+    facts: HostFacts, host: HostIdentity, table: ProcessTable, launch: KnownLaunch | None, earlier: Collection[str]
+) -> Serving:
+    """The recorded process and its descendants, and whatever carries a launch's marker, also outside the tree."""
+    root = _recorded(host, table, launch) if launch is not None else None
+    ours = {*earlier, *([launch.launch_id] if launch is not None else [])}
     found = {process.pid: process for process in (table.tree(root.pid) if root is not None else ())}
     if not isinstance(facts.markers, Unknown):
         for pid, marker in facts.markers.items():
-            if marker == launch.launch_id:
+            if marker in ours:
                 found |= {process.pid: process for process in table.tree(pid)}
     processes = _alive(tuple(found.values()))
     how = "recorded at its launch" if root is not None else "carries the launch's marker"
     return Serving(root if root in processes else None, processes, how)
+
+
+def _recorded(host: HostIdentity, table: ProcessTable, launch: KnownLaunch) -> Process | None:
+    """The process that a launch recorded, if it is still that one."""
+    if launch.pid is None or (launch.boot_id and launch.boot_id != host.boot_id):
+        return None
+    process = table.by_pid.get(launch.pid)
+    return process if process is not None and process.start_time == launch.start_time else None
 
 
 def _alive(processes: tuple[Process, ...]) -> tuple[Process, ...]:

@@ -29,9 +29,7 @@ def plan(ctx: StepContext) -> None:
     made = make(ctx)
     if made.data["blocked"]:
         reasons = [warning for warning in made.data["warnings"] if warning["blocks"]]
-        raise StepFailed(
-            " ".join(warning["text"] for warning in reasons) + " Nothing was touched.", hint=reasons[0]["todo"]
-        )
+        raise StepFailed(" ".join(warning["text"] for warning in reasons), hint=reasons[0]["todo"])
     raise ask_for_approval(ctx, made, title=f"{TITLES[JobKind(ctx.job.kind)]} {ctx.deployment}?")
 
 
@@ -40,7 +38,7 @@ def make(ctx: StepContext) -> Plan:
     try:
         return plan_for(ctx)
     except CannotPlan as error:
-        raise StepFailed(f"{error} Nothing was touched.", hint="Mend that on the host, then plan again.") from error
+        raise StepFailed(str(error), hint="Mend that on the host, then plan again.") from error
 
 
 def ask_for_approval(ctx: StepContext, made: Plan, *, title: str, changed: list[str] | None = None) -> GateOpened:
