@@ -1,16 +1,18 @@
 """The simulated SGLang lives as the real one does: flags, start, signals, drain."""
 
 import json
+import os
 import re
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from lab.engines.environment import ENVIRONMENT
-from tests.lab.engines import LISTENING, Sglang, free_port, http, listens, runs
+from tests.lab.engines import LISTENING, SCALE, Sglang, free_port, http, listens, runs
 from tests.lab.machine import Machine, running_machine, wait_until
 
 
@@ -65,7 +67,9 @@ def test_from_start_to_drained_stop(machine: Machine) -> None:
         for rank in (0, 1)
     }
     assert re.search(r"TP0\] KV Cache is allocated\. #tokens: \d+, K size: [\d.]+ GB, V size: [\d.]+ GB", server.log)
+    begun = time.monotonic()
     assert http(server.port, "/health") == (200, "")
+    assert time.monotonic() - begun >= 1.0 * float(SCALE), "it generates a token, so it takes a second"
     status, text = http(server.port, "/v1/completions", {"prompt": "The capital of France is", "max_tokens": 2})
     assert (status, json.loads(text)["choices"][0]["text"]) == (200, " Paris,")
     assert 'sglang:generation_tokens_total{model_name="' in http(server.port, "/metrics")[1]
@@ -113,8 +117,8 @@ def test_stream_grows_and_ends(machine: Machine) -> None:
 
 @pytest.mark.slow
 def test_sigterm_while_loading_ends_everything_at_once(machine: Machine) -> None:
-    server = Sglang(machine, hints={"load_seconds": 60})
-    wait_until(lambda: "sglang::detokenizer" in server.tree() and machine.used(1) > 450)
+    server = Sglang(machine, hints={"load_seconds": 6000})
+    wait_until(lambda: "sglang::detokenizer" in server.tree() and machine.used(1) >= 450)
     children = list(server.tree().values())
     assert server.stop() == -signal.SIGTERM
     wait_until(lambda: not any(runs(pid) for pid in children))
@@ -153,14 +157,21 @@ def test_sigkill_of_the_parent_takes_the_named_workers_along(machine: Machine) -
     server = Sglang(machine).ready()
     children = {pid for title, pid in server.tree().items() if title.startswith("sglang::")}
     assert len(children) == 3
+    for pid in children:
+        os.kill(pid, signal.SIGSTOP)  # so that only the kernel can end them, not the end of their pipe
     assert server.stop(signal.SIGKILL) == -signal.SIGKILL
     wait_until(lambda: not any(runs(pid) for pid in children))
+
+
+def _sleeps(pid: int) -> bool:
+    """Whether the process is in time.sleep: our "importing"."""
+    return "nanosleep" in Path(f"/proc/{pid}/wchan").read_text()
 
 
 @pytest.mark.slow
 def test_workers_that_still_import_outlive_a_killed_parent(machine: Machine) -> None:
     server = Sglang(machine, hints={"import_seconds": 15, "load_seconds": 100})
-    wait_until(lambda: len(server.importing()) == 3)
+    wait_until(lambda: len(server.importing()) == 3 and all(_sleeps(pid) for pid in server.importing()))
     importing = server.importing()
     assert server.stop(signal.SIGKILL) == -signal.SIGKILL
     assert all(runs(pid) for pid in importing)
