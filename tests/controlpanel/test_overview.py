@@ -1,0 +1,144 @@
+"""The overview, the strip on top, the audit page, and how the pages write numbers and times."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.test import Client
+from django.utils import timezone
+
+from controlpanel import audit
+from controlpanel.templatetags import words
+from deployments.models import Deployment
+from tests.factories import make_deployment, make_gate, make_gpu, make_host, make_job, make_launch, make_revision
+
+ClientOf = Callable[[User], Client]
+
+
+@pytest.fixture
+def page(db: None, client_of: ClientOf, operator: User) -> Callable[[], str]:
+    """Return a function that fetches the overview as an operator sees it."""
+    client = client_of(operator)
+    return lambda: client.get("/").content.decode()
+
+
+def test_an_empty_panel_says_what_comes_first(db: None, client_of: ClientOf, administrator: User) -> None:
+    assert "Add a host by SSH" in client_of(administrator).get("/").content.decode()
+
+
+def test_one_line_says_that_nothing_needs_attention(page: Callable[[], str]) -> None:
+    make_deployment(name="chat-prod")
+    text = page()
+    assert "Nothing needs attention." in text and "chat-prod" in text and "Plan a restart…" in text
+    assert "Nothing runs or waits." in text
+
+
+def test_what_waits_failed_and_is_lost_stands_first(page: Callable[[], str]) -> None:
+    make_gate(make_job(make_deployment(name="waits"), at_step=0, state="waiting"))
+    make_job(make_deployment(name="broke"), state="failed", ended_at=timezone.now(), summary="The port was taken.")
+    make_job(make_deployment(name="lost"), state="unknown", contact_lost_at=timezone.now())
+    make_deployment(name="crashed-one", state="crashed", state_detail="exit code 1")
+    make_host(name="dark-box", reach="unreachable", problem="No answer.")
+    attention = page().split("Needs attention")[1].split('id="deployments-title"')[0]
+    for word in ("waits", "Waiting for approval", "broke", "The port was taken.", "lost", "crashed-one", "dark-box"):
+        assert word in attention
+
+
+def test_a_job_that_succeeded_afterwards_ends_the_alarm(page: Callable[[], str]) -> None:
+    deployment = make_deployment()
+    make_job(deployment, state="failed", ended_at=timezone.now())
+    make_job(deployment, state="succeeded", ended_at=timezone.now())
+    assert "Nothing needs attention." in page()
+
+
+def test_edited_flags_and_unproven_flags_are_news(page: Callable[[], str]) -> None:
+    deployment = make_deployment()
+    make_launch(deployment)
+    Deployment.objects.update(revision=make_revision(deployment.profile))
+    assert "Edited, not applied" in page()
+
+
+def test_cards_nobody_uses_are_free_or_held(page: Callable[[], str]) -> None:
+    host = make_host()
+    make_deployment(host=host)
+    make_gpu(host)
+    make_gpu(host, used_mib=31_000)
+    make_gpu(host, used_mib=None, unread_reason="hung")
+    text = page()
+    assert "Free" in text and "Held by somebody" in text and "Could not measure" in text
+
+
+def test_a_container_and_its_node_show_a_card_once(page: Callable[[], str]) -> None:
+    node = make_host(name="node-1")
+    container = make_host(name="ct-129", transport="pct", via=node, vmid=129, address="")
+    make_gpu(container, uuid="GPU-same")
+    make_gpu(node, uuid="GPU-same")
+    spare = page().split("Cards without a deployment")[1]
+    assert spare.count("data-gpu=") == 1 and "node-1" in spare
+
+
+def test_an_old_reading_is_grey_and_says_its_age(page: Callable[[], str]) -> None:
+    host = make_host()
+    make_gpu(host, read_at=timezone.now() - timedelta(minutes=4))
+    text = page()
+    assert 'class="gpu stale"' in text and "4 min ago" in text
+
+
+def test_a_failure_outranks_progress_on_the_strip(db: None, client_of: ClientOf, viewer: User) -> None:
+    make_job(make_deployment(name="busy"), at_step=2)
+    make_job(make_deployment(name="broke"), state="failed", ended_at=timezone.now())
+    strip = client_of(viewer).get("/strip/").content.decode()
+    assert "Restart failed" in strip and "broke" in strip and "1 more" in strip
+
+
+def test_a_running_job_says_which_step_of_how_many(page: Callable[[], str]) -> None:
+    make_job(make_deployment(), at_step=2)
+    assert "Restarting 3/6" in page()
+
+
+def test_strangers_do_not_get_in(db: None, client: Client, client_of: ClientOf, stranger: User) -> None:
+    assert client.get("/")["Location"] == "/login/?next=/"
+    for path in ("/", "/audit/", "/strip/"):
+        assert client_of(stranger).get(path).status_code == 403
+
+
+def test_no_page_holds_inline_script_or_style(db: None, client_of: ClientOf, administrator: User) -> None:
+    job = make_job(make_deployment(), at_step=2)
+    for path in ("/", "/hosts/add/", "/jobs/", f"/jobs/{job.pk}/", "/deployments/new/", "/audit/"):
+        answer = client_of(administrator).get(path)
+        text = answer.content.decode()
+        assert "style=" not in text and "onclick" not in text and "<script>" not in text, path
+
+
+def test_the_audit_page_filters_and_verifies(db: None, client_of: ClientOf, administrator: User) -> None:
+    with transaction.atomic():
+        audit.record("add host", actor=administrator, target=None, detail={"where": "here"}, address="10.9.9.9")
+        audit.record("cancel", actor=None, target=None, detail={}, address="")
+    client = client_of(administrator)
+    text = client.get("/audit/?action=add").content.decode()
+    assert "10.9.9.9" in text and "where:" in text and "<td>cancel</td>" not in text
+    assert "entries are what was written" in client.get("/audit/?verify=1").content.decode()
+    assert "No entry like that" in client.get("/audit/?person=nobody").content.decode()
+
+
+@pytest.mark.parametrize(
+    ("mib", "text"), [(None, "unknown"), (0, "0 MiB"), (1023, "1023 MiB"), (1024, "1.0 GiB"), (83501, "81.5 GiB")]
+)
+def test_sizes_have_units(mib: int | None, text: str) -> None:
+    assert words.size(mib) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0 s"), (0.4, "0.4 s"), (59, "59 s"), (125, "2 min 5 s"), (3600, "1 h"), (93784, "1 d 2 h")],
+)
+def test_lengths_of_time_have_units(seconds: float, text: str) -> None:
+    assert words.duration(seconds) == text
+
+
+def test_a_state_nobody_named_shows_as_unknown() -> None:
+    assert words.look("job", "sleeping").word == "Unknown"

@@ -1,0 +1,375 @@
+"""The pages of profiles, deployments and jobs: who may do what, what a refusal keeps, and what is never shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from uuid import uuid4
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+from django.utils import timezone
+
+from deployments.models import Deployment, Gate, Job, Profile
+from tests.factories import (
+    make_choice,
+    make_deployment,
+    make_gate,
+    make_gpu,
+    make_host,
+    make_job,
+    make_launch,
+    make_log,
+    make_profile,
+    make_revision,
+)
+
+pytestmark = pytest.mark.django_db
+ClientOf = Callable[[User], Client]
+
+PROFILE = {
+    "name": "qwen",
+    "engine": "sglang",
+    "command": "CUDA_VISIBLE_DEVICES=0 nohup python -m sglang.launch_server --model-path /m --port 31000 > x.log 2>&1 &",
+    "env": "OMP_NUM_THREADS=8",
+}
+
+
+# --- Profiles ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_pasted_command_line_becomes_revision_1(client_of: ClientOf, administrator: User) -> None:
+    answer = client_of(administrator).post("/profiles/new/", PROFILE)
+    profile = Profile.objects.get()
+    revision = profile.newest
+    assert answer["Location"] == f"/profiles/{profile.pk}/"
+    assert revision.argv == ["python", "-m", "sglang.launch_server", "--model-path", "/m", "--port", "31000"]
+    assert revision.env == {"CUDA_VISIBLE_DEVICES": "0", "OMP_NUM_THREADS": "8"}
+    assert (revision.number, revision.port, revision.created_by) == (1, 31000, administrator)
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "sentence"),
+    [
+        ("command", "python a.py | tee log", "needs a shell"),
+        ("command", "python a.py --api-key abc", "would show the secret"),
+        ("env", "not a variable", "is not NAME=value"),
+        ("port", "99999", "65535"),
+    ],
+)
+def test_what_cannot_be_right_is_refused_and_kept(
+    client_of: ClientOf, administrator: User, field: str, text: str, sentence: str
+) -> None:
+    answer = client_of(administrator).post("/profiles/new/", PROFILE | {field: text})
+    page = answer.content.decode()
+    assert answer.status_code == 422 and not Profile.objects.exists()
+    assert sentence in page and text in page
+
+
+def test_a_service_refusal_keeps_the_form_too(client_of: ClientOf, administrator: User) -> None:
+    answer = client_of(administrator).post("/profiles/new/", PROFILE | {"port": "32000"})
+    page = answer.content.decode()
+    assert answer.status_code == 409
+    assert "The command says port 31000, the profile says 32000." in page and "OMP_NUM_THREADS=8" in page
+
+
+def test_a_change_makes_a_new_revision(client_of: ClientOf, administrator: User, operator: User) -> None:
+    profile = make_profile()
+    path = f"/profiles/{profile.pk}/revise/?from=1"
+    assert client_of(operator).get(path).status_code == 403
+    client = client_of(administrator)
+    assert "--mem-fraction-static 0.88" in client.get(path).content.decode()
+    client.post(path, {"command": "python -m sglang.launch_server --port 30000 --tp 8", "notes": "eight cards"})
+    assert [revision.number for revision in profile.revisions.all()] == [2, 1]
+    assert profile.newest.notes == "eight cards"
+
+
+def test_two_revisions_compare_flag_by_flag(client_of: ClientOf, viewer: User) -> None:
+    profile = make_profile()
+    left = profile.newest
+    right = make_revision(profile, argv=[*left.argv, "--disable-radix-cache"])
+    page = client_of(viewer).get(f"/profiles/{profile.pk}/compare/?left={left.pk}&right={right.pk}").content.decode()
+    assert "1 difference, marked." in page and "--disable-radix-cache" in page
+
+
+# --- Deployments -------------------------------------------------------------------------------------------------------
+
+
+def _deployment_form(**values: object) -> dict[str, object]:
+    numbers = {
+        "drain_seconds": 60, "term_seconds": 20, "kill_seconds": 10, "memory_seconds": 30, "stuck_seconds": 120,
+        "port_seconds": 10, "ready_seconds": 1800, "approval_minutes": 30,
+    }  # fmt: skip
+    return {"name": "chat", "kill_own_by_itself": "on", **numbers, **values}
+
+
+def test_a_deployment_takes_only_cards_of_its_host(client_of: ClientOf, administrator: User) -> None:
+    host, other = make_host(), make_host()
+    mine, foreign = make_gpu(host), make_gpu(other)
+    revision = make_profile().newest
+    form = _deployment_form(host=host.pk, revision=revision.pk, gpus=[mine.uuid, foreign.uuid], co_tenants="a, b")
+    assert client_of(administrator).post("/deployments/new/", form).status_code == 302
+    made = Deployment.objects.get()
+    assert made.placement.gpu_uuids == [mine.uuid]
+    assert (made.port, made.co_tenants, made.requester_may_approve) == (30000, ["a", "b"], False)
+
+
+def test_a_deployment_without_cards_is_refused_and_kept(client_of: ClientOf, administrator: User) -> None:
+    host = make_host()
+    make_gpu(host)
+    form = _deployment_form(host=host.pk, revision=make_profile().newest.pk, name="my-chat")
+    answer = client_of(administrator).post("/deployments/new/", form)
+    assert answer.status_code == 422 and "my-chat" in answer.content.decode()
+    assert "Tick the cards" in answer.content.decode() and not Deployment.objects.exists()
+
+
+def test_the_page_shows_what_differs_from_the_proven_revision(client_of: ClientOf, operator: User) -> None:
+    deployment = make_deployment()
+    proven = make_revision(deployment.profile, argv=[*deployment.revision.argv, "--speculative-num-steps", "3"])
+    Deployment.objects.update(proven_revision=proven)
+    make_launch(deployment)
+    page = client_of(operator).get(f"/deployments/{deployment.pk}/").content.decode()
+    assert "What serves differs from what was proven" in page and "--speculative-num-steps" in page
+    assert "Restart with the proven revision" in page
+
+
+def test_a_viewer_sees_no_button_that_is_not_theirs(client_of: ClientOf, viewer: User) -> None:
+    deployment = make_deployment()
+    page = client_of(viewer).get(f"/deployments/{deployment.pk}/").content.decode()
+    assert "Restart…" not in page and "Stop…" not in page and "Edit" not in page
+    for verb in ("restart", "start", "stop", "edit"):
+        assert client_of(viewer).get(f"/deployments/{deployment.pk}/{verb}/").status_code == 403
+
+
+def test_only_an_approver_marks_a_launch_as_proven(client_of: ClientOf, operator: User, approver: User) -> None:
+    launch = make_launch(make_deployment())
+    path = f"/launches/{launch.pk}/proven/"
+    assert client_of(operator).post(path).status_code == 403
+    assert client_of(approver).get(path).status_code == 405
+    assert client_of(approver).post(path).status_code == 302
+    assert Deployment.objects.get().proven_revision == launch.revision
+
+
+# --- Asking for a job --------------------------------------------------------------------------------------------------
+
+
+def _ask(**values: object) -> dict[str, object]:
+    return {"which": "chosen", "reason": "More context", "way_back": "on", "request_key": str(uuid4()), **values}
+
+
+def test_a_restart_becomes_one_job_however_often_it_is_clicked(client_of: ClientOf, operator: User) -> None:
+    deployment = make_deployment()
+    form = _ask()
+    path = f"/deployments/{deployment.pk}/restart/"
+    first, second = client_of(operator).post(path, form), client_of(operator).post(path, form)
+    job = Job.objects.get()
+    assert first["Location"] == second["Location"] == f"/jobs/{job.pk}/"
+    assert (job.revision, job.reason, job.way_back) == (deployment.revision, "More context", True)
+
+
+def test_another_revision_can_be_chosen_but_not_forgotten(client_of: ClientOf, operator: User) -> None:
+    deployment = make_deployment()
+    wanted = make_revision(deployment.profile)
+    path = f"/deployments/{deployment.pk}/restart/"
+    assert client_of(operator).post(path, _ask(which="other")).status_code == 422
+    client_of(operator).post(path, _ask(which="other", other=wanted.pk))
+    assert Job.objects.get().revision == wanted
+
+
+def test_a_second_job_is_refused_and_the_reason_stays(client_of: ClientOf, operator: User) -> None:
+    deployment = make_deployment()
+    make_job(deployment, requested_by_name="ada")
+    answer = client_of(operator).post(f"/deployments/{deployment.pk}/restart/", _ask(reason="my long reason"))
+    page = answer.content.decode()
+    assert answer.status_code == 409 and "ada has already asked" in page and "my long reason" in page
+
+
+def test_a_stop_says_what_it_costs(client_of: ClientOf, operator: User) -> None:
+    deployment = make_deployment(name="chat-prod")
+    assert "chat-prod will be down" in client_of(operator).get(f"/deployments/{deployment.pk}/stop/").content.decode()
+
+
+# --- Gates -------------------------------------------------------------------------------------------------------------
+
+
+def _waiting(**values: object) -> Gate:
+    deployment = make_deployment(**values)
+    return make_gate(make_job(deployment, at_step=0, state="waiting"))
+
+
+def _answer(client: Client, gate: Gate, **values: str) -> int:
+    form = {"choice": "approve", "plan_hash": gate.plan_hash, "comment": "", **values}
+    return client.post(f"/jobs/{gate.job_id}/gates/{gate.pk}/", form).status_code
+
+
+def test_who_may_not_decide_sees_no_button_but_who_may(client_of: ClientOf, operator: User, approver: User) -> None:
+    gate = _waiting()
+    page = client_of(operator).get(f"/jobs/{gate.job_id}/").content.decode()
+    assert 'value="approve"' not in page and "an approver" in page and 'value="discard"' in page
+    assert 'value="approve"' in client_of(approver).get(f"/jobs/{gate.job_id}/").content.decode()
+    assert _answer(client_of(operator), gate) == 403
+
+
+def test_an_approval_moves_the_job_once(client_of: ClientOf, approver: User) -> None:
+    gate = _waiting()
+    client = client_of(approver)
+    assert _answer(client, gate, comment="go") == 302
+    assert _answer(client, gate) == 409
+    job = Job.objects.get()
+    assert (job.state, job.approved_by_name) == ("queued", "approver")
+
+
+def test_another_plan_than_the_one_on_the_page_is_refused_and_the_comment_stays(
+    client_of: ClientOf, approver: User
+) -> None:
+    gate = _waiting()
+    form = {"choice": "approve", "plan_hash": "old", "comment": "looked at it"}
+    answer = client_of(approver).post(f"/jobs/{gate.job_id}/gates/{gate.pk}/", form)
+    assert answer.status_code == 409
+    assert "The plan has changed" in answer.content.decode() and "looked at it" in answer.content.decode()
+
+
+def test_production_asks_for_the_name(client_of: ClientOf, approver: User) -> None:
+    gate = _waiting(name="chat-prod", production=True)
+    client = client_of(approver)
+    assert _answer(client, gate) == 409
+    assert _answer(client, gate, typed_name="chat") == 409
+    assert Gate.objects.get().answered_at is None
+    assert _answer(client, gate, typed_name="chat-prod") == 302
+
+
+def test_the_requester_approves_only_where_the_policy_says_so(client_of: ClientOf, administrator: User) -> None:
+    gate = _waiting()
+    Job.objects.update(requested_by=administrator)
+    client = client_of(administrator)
+    page = client.get(f"/jobs/{gate.job_id}/").content.decode()
+    assert "another approver" in page and 'value="approve"' not in page
+    assert _answer(client, gate) == 403
+    Deployment.objects.update(requester_may_approve=True)
+    assert _answer(client, gate) == 302
+
+
+def test_evidence_and_choices_are_text_and_never_markup(client_of: ClientOf, approver: User) -> None:
+    gate = _waiting()
+    gate.kind, gate.evidence = (
+        "memory",
+        [{"text": "<script>alert(1)</script>"}, {"table": {"head": ["<b>"], "rows": []}}],
+    )
+    gate.choices = [make_choice("look"), make_choice("kill", label="Kill <x>", action="confirm_kill", danger=True)]
+    gate.save()
+    page = client_of(approver).get(f"/jobs/{gate.job_id}/").content.decode()
+    assert "<script>alert" not in page and "&lt;script&gt;alert(1)" in page and "Kill &lt;x&gt;" in page
+
+
+# --- The job page ------------------------------------------------------------------------------------------------------
+
+
+def test_cancel_says_what_it_leaves_behind(client_of: ClientOf, operator: User, viewer: User) -> None:
+    job = make_job(make_deployment(name="chat-prod"), at_step=2, touched=True)
+    page = client_of(operator).get(f"/jobs/{job.pk}/").content.decode()
+    assert "chat-prod may be left DOWN" in page
+    assert "Cancel…" not in client_of(viewer).get(f"/jobs/{job.pk}/").content.decode()
+    assert client_of(viewer).post(f"/jobs/{job.pk}/cancel/").status_code == 403
+    assert client_of(operator).get(f"/jobs/{job.pk}/cancel/").status_code == 405
+    assert client_of(operator).post(f"/jobs/{job.pk}/cancel/").status_code == 302
+    assert "Cancelling…" in client_of(operator).get(f"/jobs/{job.pk}/part/header/").content.decode()
+
+
+def test_a_failure_names_its_cause_and_links_to_its_line(client_of: ClientOf, operator: User) -> None:
+    deployment = make_deployment()
+    Deployment.objects.update(proven_revision=make_revision(deployment.profile))
+    why = {
+        "cause": "It does not fit.",
+        "fix": "Use more cards.",
+        "line": "Not enough memory",
+        "log_seq": 2,
+        "memory": "Clean.",
+    }
+    job = make_job(deployment, at_step=5, failed=True, state="failed", ended_at=timezone.now(), diagnosis=why)
+    make_log(job, "one\n", "two\nRuntimeError: Not enough memory.\nthree\n")
+    page = client_of(operator).get(f"/jobs/{job.pk}/").content.decode()
+    assert "It does not fit." in page and "Clean." in page and 'href="#L-2-1"' in page
+    assert "Restart with the proven revision (r2)" in page
+
+
+def test_a_success_shows_what_the_engine_changed(client_of: ClientOf, viewer: User) -> None:
+    deployment = make_deployment()
+    job = make_job(deployment, at_step=6, state="succeeded", ended_at=timezone.now())
+    make_launch(deployment, job=job, effective={"kv_cache_dtype": "fp8_e5m2", "tp": 2}, completion="Paris.")
+    page = client_of(viewer).get(f"/jobs/{job.pk}/").content.decode()
+    assert "The engine changed 1 of the requested flags" in page and "fp8_e5m2" in page and "Paris." in page
+
+
+@pytest.mark.parametrize("part", ["header", "gate", "steps", "outcome"])
+def test_each_part_can_be_fetched_alone(client_of: ClientOf, viewer: User, stranger: User, part: str) -> None:
+    gate = _waiting()
+    path = f"/jobs/{gate.job_id}/part/{part}/"
+    answer = client_of(viewer).get(path)
+    assert answer.status_code == 200 and "<html" not in answer.content.decode()
+    assert client_of(stranger).get(path).status_code == 403
+
+
+def test_the_page_of_a_job_outlives_its_deployment(client_of: ClientOf, viewer: User) -> None:
+    job = make_job(make_deployment(name="gone"), at_step=6, state="succeeded", ended_at=timezone.now())
+    Job.objects.update(deployment=None)
+    assert "Restart of gone" in client_of(viewer).get(f"/jobs/{job.pk}/").content.decode()
+
+
+def test_the_whole_log_downloads_with_and_without_colours(client_of: ClientOf, viewer: User) -> None:
+    job = make_job(make_deployment(name="chat"))
+    make_log(job, "Stopping.\n", source="panel")
+    make_log(job, "\x1b[31mred\x1b[0m one\n", "two\n")
+    client = client_of(viewer)
+    answer = client.get(f"/jobs/{job.pk}/log.txt")
+    assert answer["Content-Disposition"] == f'attachment; filename="job-{job.pk}-restart-chat.txt"'
+    assert b"".join(answer) == b"[relaunch] Stopping.\n\x1b[31mred\x1b[0m one\ntwo\n"
+    assert b"".join(client.get(f"/jobs/{job.pk}/log.txt?colors=no")) == b"[relaunch] Stopping.\nred one\ntwo\n"
+
+
+# --- The history -------------------------------------------------------------------------------------------------------
+
+
+def _ended(name: str, **values: object) -> Job:
+    return make_job(make_deployment(name=name), **({"state": "failed", "ended_at": timezone.now()} | values))
+
+
+def test_the_history_narrows_by_each_filter(client_of: ClientOf, viewer: User) -> None:
+    wanted, other = _ended("alpha", requested_by_name="ada", kind="stop"), _ended("beta", state="cancelled")
+    make_log(wanted, "CUDA out of memory\n")
+    Job.objects.filter(pk=other.pk).update(created_at=timezone.now() - timedelta(days=9))
+    today = timezone.now().date()
+    for query in (
+        "deployment=alpha", f"host={wanted.host_name}", "kind=stop", "state=failed", "person=ada",
+        f"since={today - timedelta(days=1)}", "text=out of memory",
+    ):  # fmt: skip
+        page = client_of(viewer).get(f"/jobs/?{query}").content.decode()
+        assert f"/jobs/{wanted.pk}/" in page and f'href="/jobs/{other.pk}/"' not in page, query
+    assert "No job like that" in client_of(viewer).get("/jobs/?deployment=nobody").content.decode()
+
+
+def test_pages_go_by_number_and_keep_the_filter(client_of: ClientOf, viewer: User) -> None:
+    deployment = make_deployment(name="alpha")
+    jobs = [make_job(deployment, state="failed", ended_at=timezone.now()) for _ in range(52)]
+    page = client_of(viewer).get("/jobs/?deployment=alpha").content.decode()
+    assert f"deployment=alpha&amp;before={jobs[2].pk}" in page
+    older = client_of(viewer).get(f"/jobs/?deployment=alpha&before={jobs[2].pk}").content.decode()
+    assert f"/jobs/{jobs[1].pk}/" in older and f'href="/jobs/{jobs[2].pk}/"' not in older
+
+
+def test_the_export_cannot_run_a_formula(client_of: ClientOf, viewer: User) -> None:
+    _ended("alpha", reason='=HYPERLINK("http://x","y")', summary="+1")
+    text = b"".join(client_of(viewer).get("/jobs/export.csv")).decode()
+    assert "'=HYPERLINK" in text and "'+1" in text
+    assert text.startswith("id,kind,state,deployment_name")
+
+
+def test_the_lists_need_a_fixed_number_of_queries(
+    client_of: ClientOf, viewer: User, django_assert_max_num_queries: Callable[..., object]
+) -> None:
+    for _ in range(6):
+        make_job(make_deployment(), at_step=1)
+    client = client_of(viewer)
+    for path in ("/jobs/", "/deployments/", "/"):
+        with django_assert_max_num_queries(40):  # type: ignore[attr-defined]
+            assert client.get(path).status_code == 200
