@@ -86,7 +86,8 @@ def _judge(launch: Launch, host: HostIdentity, table: ProcessTable, *, listens: 
     alive = same_boot and process is not None and process.start_time == launch.start_time
     if not alive or process is None or process.is_dead_zombie:
         why = "the host has booted" if not same_boot else "its process is gone"
-        if Launch.objects.filter(pk=launch.pk, state=LaunchState.SERVING).update(
+        serving = Launch.objects.filter(pk=launch.pk, state=LaunchState.SERVING)
+        if serving.exclude(deployment__jobs__state__in=ACTIVE).update(
             state=LaunchState.ENDED, ended_at=timezone.now(), end_reason=f"found ended: {why}"
         ):
             _set(launch.deployment, ServiceState.CRASHED, f"It ended outside a job: {why}.")
