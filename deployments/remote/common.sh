@@ -55,6 +55,7 @@ same_boot() {
 # Refuse an older worker: the fence on the host never falls. Holds the deployment's lock until the script ends.
 take_fence() {
     command -v flock > /dev/null || refuse "flock is missing on the host (package util-linux)"
+    : "${UMASK:=$(umask)}"  # the login's own, which the server gets back
     umask 077
     mkdir -p "$BASE/launches" 2> /dev/null || refuse "cannot write below $HOME/.relaunch: $(df -P "$HOME" | tail -n 1)"
     exec 9>> "$BASE/lock"

@@ -10,11 +10,12 @@ from typing import Any
 from django.utils import timezone
 
 from controlpanel.identity import panel_id
+from deployments.joblog import LeaseLost
 from deployments.models import Job
 from deployments.remote.run import run, script_for
 from deployments.remote.script import Said
 from hosts.models import Host
-from hosts.transport.base import Transport
+from hosts.transport.base import Transport, TransportError
 
 Links = Callable[[Host], contextlib.AbstractContextManager[Transport]]
 TIMEOUT_SECONDS = 30.0
@@ -57,7 +58,10 @@ def locked_by(said: Said) -> LockedByOther:
 
 
 def take_cards(job: Job, *, fence: int, links: Links) -> LockedByOther | None:
-    """Lock the cards on the machine; returns who has one of them if somebody else does."""
+    """Lock the cards on the machine; returns who has one of them if somebody else does.
+
+    Raises LeaseLost when a newer worker is there, TransportError when the machine cannot do it.
+    """
     return next(
         (locked_by(said) for said in _run(job, "take", fence=fence, links=links) if said.word == "locked"), None
     )
@@ -71,5 +75,12 @@ def release_cards(job: Job, *, fence: int, links: Links) -> None:
 def _run(job: Job, mode: str, *, fence: int, links: Links) -> list[Said]:
     assert job.deployment is not None
     script = script_for(job.deployment, "locks", fence=fence, boot_id="", mode=mode, **lock_values(job))
-    with links(job.deployment.placement.host.machine) as transport:
-        return run(transport, script, timeout=TIMEOUT_SECONDS)
+    machine = job.deployment.placement.host.machine
+    with links(machine) as transport:
+        said = run(transport, script, timeout=TIMEOUT_SECONDS)
+    for line in said:
+        if line.word == "fenced":
+            raise LeaseLost
+        if line.word == "refused":
+            raise TransportError(f"The card locks on {machine} could not be changed: {line.text}.")
+    return said

@@ -15,6 +15,7 @@ from deployments.remote import run as remote
 from deployments.remote.locks import lock_values, locked_by, take_cards
 from deployments.remote.script import Said, Script, wrapper
 from deployments.steps.base import StepContext, StepFailed
+from hosts.transport.base import TransportError
 
 TIMEOUT_SECONDS = 45.0
 
@@ -29,13 +30,21 @@ def launch(ctx: StepContext) -> None:
 def resolve(ctx: StepContext, row: Launch) -> None:
     """Settle a launch whose sending may or may not have reached the host: adopt it, or forbid it for ever.
 
-    Raises TransportError when the host cannot be asked; the job must then stay unknown.
+    Raises TransportError when the host cannot be asked or does not know; the job must then stay unknown.
     """
     said = _send(ctx, row, mode="abandon")
-    if _word(said, "abandoned"):
+    words = {line.word for line in said}
+    if "fenced" in words:
+        raise LeaseLost
+    if words & {"abandoned", "rebooted"}:
         _change(ctx, row, state=LaunchState.ABANDONED, ended_at=timezone.now(), end_reason="given up before it began")
-    else:
+    elif "record" in words:
         _adopt(ctx, row, said)
+    elif "exit" in words:
+        reason = "it ended before it could say which process it is"
+        _change(ctx, row, state=LaunchState.FAILED, ended_at=timezone.now(), end_reason=reason)
+    else:
+        raise TransportError(f"The host does not say what became of launch {str(row.pk)[:8]}: {_outcome(said)}.")
 
 
 def _intend(ctx: StepContext) -> Launch:
@@ -122,10 +131,6 @@ def _card_env(ctx: StepContext, row: Launch) -> dict[str, str]:
     if "CUDA_VISIBLE_DEVICES" in row.revision.env or not ctx.placement.gpu_uuids:
         return {}
     return {"CUDA_VISIBLE_DEVICES": ",".join(gpu.uuid for gpu in ctx.placement.gpus)}
-
-
-def _word(said: list[Said], word: str) -> Said | None:
-    return next((line for line in said if line.word == word), None)
 
 
 def _outcome(said: list[Said]) -> str:

@@ -23,7 +23,9 @@ def test_flags_of(command: str, flags: dict[str, str]) -> None:
 
 def test_only_what_differs_is_shown() -> None:
     rows = compare(
-        "x --tp 2 --steps 1 --old".split(), "x --tp 2 --steps 3".split(), "x --tp 2 --steps 3 --ctx 9".split()
+        ["x", "--tp", "2", "--steps", "1", "--old"],
+        ["x", "--tp", "2", "--steps", "3"],
+        ["x", "--tp", "2", "--steps", "3", "--ctx", "9"],
     )
     assert rows == [
         {"flag": "--steps", "running": "1", "new": "3", "proven": "3"},

@@ -1,0 +1,229 @@
+"""The follow script for real: every byte of the log once and in order, the end, and whose port it is."""
+
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from deployments.remote.script import Said
+from tests.deployments.remote.shell import BOOT_ID, Host, lives, record, said_of, wait_for, words
+
+LISTEN = (
+    "import os, socket, sys, time\ns = socket.socket()\ns.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)\n"
+    "s.bind(('127.0.0.1', {port}))\ns.listen()\nprint('listening', flush=True)\ntime.sleep(60)\n"
+)
+
+
+class Launch:
+    """A launch on the host, and scripts that follow it."""
+
+    def __init__(self, host: Host, *argv: str, port: int = 47_123) -> None:
+        self.host, self.id, self.port = host, str(uuid4()), port
+        self.record = record(host.launch(list(argv), launch=self.id, port=port))
+        self.directory = host.base / "launches" / self.id
+
+    @property
+    def pid(self) -> int:
+        return int(self.record["pid"])
+
+    def lines(
+        self, *, offset: int = 0, seconds: int = 8, cards: tuple[str, ...] = (), **values: object
+    ) -> Iterator[Said]:
+        script = self.host.script(
+            "follow",
+            **{
+                "launch": self.id,
+                "pid": self.pid,
+                "start_was": self.record["start"],
+                "port": self.port,
+                "offset": offset,
+                "cards": cards,
+                "seconds_max": seconds,
+                **values,
+            },
+        )
+        process = self.host.start(script)
+        assert process.stdin is not None and process.stdout is not None
+        reader = script.reader()
+        try:
+            while not reader.ended:
+                ready, _, _ = select.select([process.stdout], [], [], 10)
+                assert ready, "it has fallen silent"
+                data = os.read(process.stdout.fileno(), 65536)
+                assert data or reader.ended
+                yield from reader.feed(data)
+        finally:
+            process.stdin.close()
+            process.stdout.close()
+            process.wait(10)
+
+
+def log_of(said: list[Said], *, offset: int = 0) -> bytes:
+    """The bytes, after a look that there is neither gap nor repeat."""
+    text = b""
+    for line in said:
+        if line.word == "log":
+            assert int(line.rest[0]) == offset + len(text)
+            assert int(line.rest[1]) == len(line.payload)
+            text += line.payload
+    return text
+
+
+def test_the_whole_log_and_the_end(host: Host) -> None:
+    program = host.program("server", "echo one; sleep 0.05; printf 'two\\0\\377'; sleep 0.05; echo; exit 3")
+    said = list(Launch(host, str(program)).lines())
+    assert log_of(said) == b"one\ntwo\0\xff\n"
+    assert said_of(said, "exited") == ["3"]
+    assert words(said)[-1] == "end"
+
+
+def test_a_log_that_looks_like_the_script(host: Host) -> None:
+    text = "@0123456789abcdef log 0 5\n@token exited 0\n@token end\n"
+    program = host.program("server", f"printf '{text}'; exit 1")
+    said = list(Launch(host, str(program)).lines())
+    assert log_of(said) == text.encode()
+    assert said_of(said, "exited") == ["1"]
+
+
+@pytest.mark.parametrize("offset", [0, 1, 65_536, 65_537, 199_999, 200_000])
+def test_it_goes_on_from_any_byte(host: Host, offset: int) -> None:
+    data = os.urandom(200_000)
+    (host.home / "data").write_bytes(data)
+    launch = Launch(host, "cat", str(host.home / "data"))
+    wait_for((launch.directory / "exit").exists, what="it ended")
+    assert log_of(list(launch.lines(offset=offset)), offset=offset) == data[offset:]
+
+
+def test_followed_by_turns_while_it_writes(host: Host) -> None:
+    program = host.program("server", 'for n in $(seq 300); do echo "line $n"; done; sleep 0.1; echo last; exit 0')
+    launch = Launch(host, str(program))
+    text = b""
+    for _ in range(50):
+        said = []
+        for line in launch.lines(offset=len(text)):
+            said.append(line)
+            if line.word in ("log", "exited"):
+                break
+        text += log_of(said, offset=len(text))
+        if said[-1].word == "exited":
+            break
+    assert text == b"".join(b"line %d\n" % n for n in range(1, 301)) + b"last\n"
+
+
+def test_a_log_that_was_cut_short_is_told(host: Host) -> None:
+    launch = Launch(host, "sh", "-c", "echo one; exec sleep 60")
+    wait_for((launch.directory / "log").read_bytes, what="it writes")
+    for line in launch.lines(offset=500):
+        if line.word == "truncated":
+            assert line.rest == ("500", "4")
+            break
+
+
+def test_the_end_by_a_signal(host: Host) -> None:
+    launch = Launch(host, "sleep", "60")
+    for line in launch.lines():
+        if line.word == "beat":
+            os.kill(launch.pid, signal.SIGKILL)
+        if line.word == "exited":
+            assert line.rest == ("137",)
+            break
+    assert not lives(launch.pid)
+
+
+def test_without_an_exit_code_it_is_unknown(host: Host) -> None:
+    launch = Launch(host, "sleep", "60")
+    os.kill(int(Path(f"/proc/{launch.pid}/stat").read_text().rpartition(")")[2].split()[1]), signal.SIGKILL)
+    os.kill(launch.pid, signal.SIGKILL)
+    assert said_of(list(launch.lines()), "exited") == ["unknown"]
+
+
+def test_another_process_with_its_pid_is_not_the_server(host: Host) -> None:
+    launch = Launch(host, "sleep", "60")
+    launch.record["start"] = str(int(launch.record["start"]) + 1)
+    assert said_of(list(launch.lines()), "exited") == ["unknown"]
+
+
+def test_the_time_runs_out(host: Host) -> None:
+    said = list(Launch(host, "sleep", "60").lines(seconds=1))
+    assert words(said)[-2:] == ["deadline", "end"]
+    assert "beat" in words(said)
+
+
+def test_another_boot(host: Host) -> None:
+    launch = Launch(host, "sleep", "60")
+    said = list(launch.lines(boot="00000000-0000-0000-0000-000000000000"))
+    assert said_of(said, "rebooted") == [BOOT_ID]
+
+
+def first_listener(launch: Launch, *, not_: str = "nobody") -> str:
+    return next(line.rest[0] for line in launch.lines() if line.word == "listen" and line.rest[0] != not_)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def test_its_own_listener(host: Host) -> None:
+    port = free_port()
+    launch = Launch(host, sys.executable, "-S", "-c", LISTEN.format(port=port), port=port)
+    assert first_listener(launch) == "ours"
+
+
+def test_a_childs_listener_is_its_own_too(host: Host) -> None:
+    port = free_port()
+    program = host.program("server", f'{sys.executable} -S -c "{LISTEN.format(port=port)}" & wait')
+    launch = Launch(host, str(program), port=port)
+    try:
+        assert first_listener(launch) == "ours"
+    finally:
+        children = Path(f"/proc/{launch.pid}/task/{launch.pid}/children").read_text()
+        host.processes += map(int, children.split())
+
+
+def test_anothers_listener(host: Host) -> None:
+    port = free_port()
+    launch = Launch(host, "sleep", "60", port=port)
+    host.spawn(sys.executable, "-S", "-c", LISTEN.format(port=port))
+    assert first_listener(launch) == "other"
+
+
+def test_a_port_that_it_shares_with_another_is_not_its_own(host: Host) -> None:
+    """An old server on 127.0.0.1 takes what the new one on 0.0.0.0 should get."""
+    port = free_port()
+    wide = LISTEN.format(port=port).replace("127.0.0.1", "0.0.0.0").replace("SO_REUSEADDR", "SO_REUSEPORT")
+    narrow = LISTEN.format(port=port).replace("SO_REUSEADDR", "SO_REUSEPORT")
+    launch = Launch(host, sys.executable, "-S", "-c", wide, port=port)
+    assert first_listener(launch) == "ours"
+    host.spawn(sys.executable, "-S", "-c", narrow)
+    assert first_listener(launch, not_="ours") == "other"
+
+
+def test_memory_of_the_cards(host: Host) -> None:
+    host.program("nvidia-smi", 'echo "GPU-a, 4"; echo "GPU-b, [N/A]"')
+    launch = Launch(host, "sleep", "60")
+    seen = []
+    for line in launch.lines(cards=("GPU-a", "GPU-b")):
+        if line.word == "gpu":
+            seen.append(line.text)
+        if len(seen) == 4:
+            break
+    assert seen == ["GPU-a 4", "GPU-b [N/A]"] * 2
+
+
+def test_it_ends_when_the_panel_hangs_up(host: Host) -> None:
+    launch = Launch(host, "sleep", "60")
+    lines = launch.lines(seconds=600)
+    next(lines)
+    began = time.monotonic()
+    lines.close()  # type: ignore[attr-defined]
+    assert time.monotonic() - began < 5
+    assert lives(launch.pid), "the server is left alone"

@@ -1,0 +1,133 @@
+"""The stop script for real: it signals exactly who was recorded, and watches until they are gone."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from deployments.remote.script import Said
+from tests.deployments.remote.shell import BOOT_ID, Host, lives, said_of, start_time, wait_for, words
+
+STUBBORN = "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nopen('{flag}', 'w')\ntime.sleep(60)\n"
+DYING = (
+    "import threading, signal, sys, time\nopen('{flag}', 'w')\n"
+    "signal.signal(signal.SIGTERM, lambda *_: time.sleep(0.3) or sys.exit())\ntime.sleep(60)\n"
+)
+
+
+def sleeper(host: Host) -> str:
+    pid = host.spawn("sleep", "60")
+    return f"{pid}:{start_time(pid)}"
+
+
+def python(host: Host, code: str) -> str:
+    flag = host.home / f"ready-{len(host.processes)}"
+    pid = host.spawn(sys.executable, "-S", "-c", code.format(flag=flag))
+    wait_for(flag.exists, what="it has begun")
+    return f"{pid}:{start_time(pid)}"
+
+
+def stop(
+    host: Host,
+    *targets: str,
+    signal: str = "TERM",
+    watched: list[str] | None = None,
+    seconds: int = 5,
+    **values: object,
+) -> list[Said]:
+    watch = list(targets) if watched is None else watched
+    return host.run(
+        host.script("stop", signal=signal, targets=list(targets), watched=watch, seconds_max=seconds, **values)
+    )
+
+
+def pid_of(word: str) -> int:
+    return int(word.partition(":")[0])
+
+
+def test_who_was_recorded_is_ended_and_nobody_else(host: Host) -> None:
+    server, neighbour = sleeper(host), sleeper(host)
+    said = stop(host, server)
+    assert said_of(said, "sent") == [f"TERM {pid_of(server)}"]
+    assert said_of(said, "alive")[-1] == ""
+    assert words(said)[-1] == "end"
+    assert not lives(pid_of(server))
+    assert lives(pid_of(neighbour))
+
+
+def test_another_start_time_is_another_process(host: Host) -> None:
+    word = sleeper(host)
+    pid, start = map(int, word.split(":"))
+    said = stop(host, f"{pid}:{start - 1}", f"{pid}:{start + 1}", signal="KILL")
+    assert said_of(said, "gone") == [str(pid)] * 2
+    assert "sent" not in words(said)
+    assert lives(pid)
+
+
+@pytest.mark.parametrize("target", ["1:0", "0:0"])
+def test_nobody_signals_init_or_a_group(host: Host, target: str) -> None:
+    assert words(stop(host, target, signal="CONT"))[0] == "gone"
+
+
+def test_survivors_are_named_after_the_time(host: Host) -> None:
+    word, other = python(host, STUBBORN), sleeper(host)
+    said = stop(host, other, word, seconds=1)
+    assert said_of(said, "alive")[-1] == f"{word.partition(':')[0]}:S"
+    assert lives(pid_of(word))
+    assert said_of(stop(host, word, signal="KILL"), "alive")[-1] == ""
+
+
+def test_it_waits_until_the_last_is_gone(host: Host) -> None:
+    slow, quick = python(host, DYING), sleeper(host)
+    alive = said_of(stop(host, slow, quick), "alive")
+    assert alive[-1] == ""
+    assert any(line.startswith(f"{pid_of(slow)}:") and str(pid_of(quick)) not in line for line in alive)
+
+
+def test_watching_alone_signals_nobody(host: Host) -> None:
+    word = sleeper(host)
+    said = stop(host, signal="", watched=[word], seconds=1)
+    assert said_of(said, "alive")[-1] == f"{pid_of(word)}:S"
+    assert "sent" not in words(said) and lives(pid_of(word))
+
+
+def test_a_process_that_nobody_has_reaped_is_gone(host: Host) -> None:
+    code = "import os, time\nif os.fork() == 0: os._exit(0)\nopen('{flag}', 'w')\ntime.sleep(60)\n"
+    parent = python(host, code)
+    child = int(Path(f"/proc/{pid_of(parent)}/task/{pid_of(parent)}/children").read_text())
+    wait_for(lambda: not lives(child), what="the child is a zombie")
+    said = stop(host, signal="", watched=[f"{child}:{start_time(child)}"], seconds=3)
+    assert said_of(said, "alive") == [""]
+
+
+def test_an_older_worker_signals_nobody(host: Host) -> None:
+    word = sleeper(host)
+    stop(host, fence=9)
+    assert words(stop(host, word, signal="KILL", fence=8)) == ["fenced", "end"]
+    assert lives(pid_of(word))
+
+
+def test_another_boot_signals_nobody(host: Host) -> None:
+    word = sleeper(host)
+    said = stop(host, word, boot="00000000-0000-0000-0000-000000000000")
+    assert said_of(said, "rebooted") == [BOOT_ID]
+    assert lives(pid_of(word))
+
+
+def test_it_ends_when_the_panel_hangs_up(host: Host) -> None:
+    word = sleeper(host)
+    process = host.start(host.script("stop", signal="", targets=[], watched=[word], seconds_max=60))
+    assert process.stdin is not None and process.stdout is not None
+    process.stdout.readline()
+    process.stdin.close()
+    process.wait(5)
+    process.stdout.close()
+
+
+def test_a_name_that_looks_like_a_process_table(host: Host) -> None:
+    program = host.home / "a) R (b 1 2 3"
+    program.symlink_to("/bin/sleep")
+    pid = host.spawn(str(program), "60")
+    word = f"{pid}:{start_time(pid)}"
+    assert said_of(stop(host, word), "sent") == [f"TERM {pid}"]
+    assert not lives(pid)
