@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
-from django.db.models import Max, QuerySet
+from django.db.models import OuterRef, QuerySet, Subquery
 from django.utils import timezone
 
 from deployments.lifecycle import ACTIVE, LIVE_LAUNCH, JobState, ServiceState
@@ -81,9 +81,7 @@ def rows(deployments: QuerySet[Deployment] | None = None) -> list[Row]:
     keys = [deployment.pk for deployment in found]
     cards = _cards()
     active = {job.deployment_id: job for job in jobs_now().filter(deployment__in=keys)}
-    newest = Job.objects.filter(deployment__in=keys).exclude(state__in=ACTIVE).values("deployment")
-    last_ids = newest.annotate(last=Max("pk")).order_by().values_list("last", flat=True)
-    last = {job.deployment_id: job for job in Job.objects.filter(pk__in=list(last_ids))}
+    last = {job.deployment_id: job for job in last_jobs().filter(deployment__in=keys)}
     live = Launch.objects.filter(deployment__in=keys, state__in=LIVE_LAUNCH).select_related("revision__profile")
     launches = {launch.deployment_id: launch for launch in live}
     return [
@@ -112,6 +110,13 @@ def _cards() -> dict[tuple[int, str], Gpu]:
 def jobs_now() -> QuerySet[Job]:
     """The jobs that are at work, wait, or have lost contact."""
     return Job.objects.filter(state__in=ACTIVE).prefetch_related("steps", "gates")
+
+
+def last_jobs() -> QuerySet[Job]:
+    """The newest ended job of each deployment, found by index and not by reading the history."""
+    ended = Job.objects.filter(deployment=OuterRef("pk")).exclude(state__in=ACTIVE).order_by("-pk")
+    newest = Deployment.objects.order_by().annotate(last=Subquery(ended.values("pk")[:1]))
+    return Job.objects.filter(pk__in=newest.values("last"))
 
 
 def spare_cards() -> list[SpareCard]:
@@ -152,11 +157,11 @@ class Strip:
 
 def strip() -> Strip:
     """A failure of the last day outranks what waits, that outranks lost contact, that outranks progress."""
-    news = [
-        row.failed for row in rows() if row.failed and (row.failed.ended_at or timezone.now()) > timezone.now() - RECENT
-    ]
+    now = {job.deployment_id: job for job in jobs_now()}
+    recent = last_jobs().filter(state__in=BAD_ENDS, ended_at__gt=timezone.now() - RECENT)
+    news = [job for job in recent if job.deployment_id not in now]
     rank = {JobState.WAITING: 0, JobState.UNKNOWN: 1, JobState.RUNNING: 2, JobState.QUEUED: 3}
-    jobs = news + sorted(jobs_now(), key=lambda job: rank[JobState(job.state)])
+    jobs = news + sorted(now.values(), key=lambda job: rank[JobState(job.state)])
     if not jobs:
         return Strip(None, None, 0)
     return Strip(jobs[0], job_word(jobs[0]), len(jobs) - 1)

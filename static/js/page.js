@@ -2,6 +2,7 @@
 import "./live.js";
 import "./gpus.js";
 import "./refetch.js";
+import { startBuild } from "./build.js";
 import { startTimes } from "./times.js";
 import { startNav } from "./nav.js";
 import { startCopy } from "./copy.js";
@@ -13,3 +14,4 @@ startTimes();
 startCopy();
 startFields();
 startScroll();
+startBuild();

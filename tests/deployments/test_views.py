@@ -31,12 +31,12 @@ ClientOf = Callable[[User], Client]
 PROFILE = {
     "name": "qwen",
     "engine": "sglang",
-    "command": "CUDA_VISIBLE_DEVICES=0 nohup python -m sglang.launch_server --model-path /m --port 31000 > x.log 2>&1 &",
+    "command": "CUDA_VISIBLE_DEVICES=0 nohup python -m sglang.launch_server --model-path /m --port 31000 > x 2>&1 &",
     "env": "OMP_NUM_THREADS=8",
 }
 
 
-# --- Profiles ----------------------------------------------------------------------------------------------------------
+# --- Profiles -------------------------------------------------------------------------------------------------------
 
 
 def test_a_pasted_command_line_becomes_revision_1(client_of: ClientOf, administrator: User) -> None:
@@ -93,7 +93,7 @@ def test_two_revisions_compare_flag_by_flag(client_of: ClientOf, viewer: User) -
     assert "1 difference, marked." in page and "--disable-radix-cache" in page
 
 
-# --- Deployments -------------------------------------------------------------------------------------------------------
+# --- Deployments ----------------------------------------------------------------------------------------------------
 
 
 def _deployment_form(**values: object) -> dict[str, object]:
@@ -151,7 +151,7 @@ def test_only_an_approver_marks_a_launch_as_proven(client_of: ClientOf, operator
     assert Deployment.objects.get().proven_revision == launch.revision
 
 
-# --- Asking for a job --------------------------------------------------------------------------------------------------
+# --- Asking for a job -----------------------------------------------------------------------------------------------
 
 
 def _ask(**values: object) -> dict[str, object]:
@@ -190,7 +190,7 @@ def test_a_stop_says_what_it_costs(client_of: ClientOf, operator: User) -> None:
     assert "chat-prod will be down" in client_of(operator).get(f"/deployments/{deployment.pk}/stop/").content.decode()
 
 
-# --- Gates -------------------------------------------------------------------------------------------------------------
+# --- Gates ----------------------------------------------------------------------------------------------------------
 
 
 def _waiting(**values: object) -> Gate:
@@ -262,7 +262,7 @@ def test_evidence_and_choices_are_text_and_never_markup(client_of: ClientOf, app
     assert "<script>alert" not in page and "&lt;script&gt;alert(1)" in page and "Kill &lt;x&gt;" in page
 
 
-# --- The job page ------------------------------------------------------------------------------------------------------
+# --- The job page ---------------------------------------------------------------------------------------------------
 
 
 def test_cancel_says_what_it_leaves_behind(client_of: ClientOf, operator: User, viewer: User) -> None:
@@ -327,7 +327,7 @@ def test_the_whole_log_downloads_with_and_without_colours(client_of: ClientOf, v
     assert b"".join(client.get(f"/jobs/{job.pk}/log.txt?colors=no")) == b"[relaunch] Stopping.\nred one\ntwo\n"
 
 
-# --- The history -------------------------------------------------------------------------------------------------------
+# --- The history ----------------------------------------------------------------------------------------------------
 
 
 def _ended(name: str, **values: object) -> Job:
