@@ -7,8 +7,8 @@ Ctrl-C or SIGTERM ends all within ten seconds, and children end by themselves wh
 
 import argparse
 import os
+import select
 import signal
-import socket
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -75,13 +75,13 @@ def describe_exit(status: int) -> str:
         return f"killed by signal {-status}"
 
 
-def children(*, fd: int) -> list[Child]:
-    """Return the panel's own processes, not yet started."""
+def children(*, fd: int, ready_fd: int | None = None) -> list[Child]:
+    """Return the panel's own processes, not yet started. The web process writes to `ready_fd` once it serves."""
     python, manage = sys.executable, os.fspath(Path(__file__).resolve().parent.parent / "manage.py")
     worker = "-A controlpanel worker -P threads -c 64 -Q jobs,probes --without-gossip --without-mingle"
     options = ["--without-heartbeat", "--loglevel", "WARNING", "--hostname", f"relaunch-{os.getpid()}@%h"]
     return [
-        Child(name="web", argv=[python, "-m", "controlpanel.serve", "--fd", str(fd)], fds=(fd,)),
+        _web(python, fd=fd, ready_fd=ready_fd),
         Child(
             name="worker",
             argv=[python, "-W", f"ignore:{_AS_ROOT}", "-m", "celery", "--quiet", *worker.split(), *options],
@@ -90,12 +90,19 @@ def children(*, fd: int) -> list[Child]:
     ]
 
 
+def _web(python: str, *, fd: int, ready_fd: int | None) -> Child:
+    argv = [python, "-m", "controlpanel.serve", "--fd", str(fd)]
+    if ready_fd is None:
+        return Child(name="web", argv=argv, fds=(fd,))
+    return Child(name="web", argv=[*argv, "--ready-fd", str(ready_fd)], fds=(fd, ready_fd))
+
+
 class Supervisor:
     """Starts everything, keeps it running, and ends it."""
 
-    def __init__(self, processes: Sequence[Child], *, fd: int, url: str, valkey: EmbeddedValkey | None) -> None:
+    def __init__(self, processes: Sequence[Child], *, ready_fd: int, url: str, valkey: EmbeddedValkey | None) -> None:
         self._url = url
-        self._address = _address_of(fd)
+        self._ready_fd = ready_fd
         self._valkey = valkey
         self._broker: Kept | None = None
         self._kept = [Kept(child) for child in processes]
@@ -132,14 +139,16 @@ class Supervisor:
             kept.look()
 
     def _say_when_ready(self) -> None:
-        """Wait for the first answer of the web process, and look after the children meanwhile."""
+        """Wait for the web process's word, and look after the children meanwhile.
+
+        Not by a request: the listening socket may have been opened in another network namespace.
+        """
         deadline = time.monotonic() + READY_SECONDS
-        while not self._stopping and not answers_http(self._address):
+        while not self._stopping and not select.select([self._ready_fd], [], [], 0.05)[0]:
             if time.monotonic() > deadline:
                 say(f"the web process has not answered for {READY_SECONDS:.0f} s; its messages stand above")
                 return
             self._look()
-            time.sleep(0.05)
         if not self._stopping:
             say(f"panel ready in {seconds_since_start():.1f} s at {self._url}")
 
@@ -159,29 +168,11 @@ class Supervisor:
                 self._broker.child.kill()
 
 
-def answers_http(address: tuple[str, int]) -> bool:
-    """Whether a web server answers at `address`, whatever it says."""
-    request = f"GET /healthz HTTP/1.1\r\nHost: localhost:{address[1]}\r\nConnection: close\r\n\r\n"
-    try:
-        with socket.create_connection(address, timeout=1) as connection:
-            connection.sendall(request.encode())
-            return connection.recv(16).startswith(b"HTTP/1.")
-    except OSError:
-        return False
-
-
 def seconds_since_start() -> float:
     """Return how long ago this process began, the programs it ran before this one included."""
     fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
     began = int(fields[19]) / os.sysconf("SC_CLK_TCK")
     return time.clock_gettime(time.CLOCK_BOOTTIME) - began
-
-
-def _address_of(fd: int) -> tuple[str, int]:
-    """Return where to reach the listening socket `fd` from this machine."""
-    with socket.socket(fileno=os.dup(fd)) as listener:
-        host, port = listener.getsockname()[:2]
-    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host), port
 
 
 def main() -> int:
@@ -194,7 +185,9 @@ def main() -> int:
     valkey = None
     if options.valkey_socket:
         valkey = EmbeddedValkey(socket_path=options.valkey_socket, data=options.valkey_data)
-    return Supervisor(children(fd=options.fd), fd=options.fd, url=options.url, valkey=valkey).run()
+    ready_read, ready_write = os.pipe()
+    processes = children(fd=options.fd, ready_fd=ready_write)
+    return Supervisor(processes, ready_fd=ready_read, url=options.url, valkey=valkey).run()
 
 
 if __name__ == "__main__":

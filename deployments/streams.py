@@ -20,7 +20,9 @@ STALE_AFTER = timedelta(seconds=5)
 
 
 class _Looks:
-    """Whoever may look may follow."""
+    """Whoever may look may follow, and all see the same."""
+
+    shared = True
 
     def authorise(self, user: User, key: str) -> bool:
         """Looking is all that a stream allows."""

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from typing import Any
 
 from celery.signals import worker_ready
 
+from controlpanel import doorbell
 from controlpanel.celery import app, stopping
-
-logger = logging.getLogger(__name__)
 
 
 @app.task(name="deployments.advance", queue="jobs")
@@ -22,11 +20,8 @@ def advance(job_id: int) -> None:
 
 
 def ring(job_id: int) -> None:
-    """Ring for a job. Never raises and never waits long: the sweeper rings again."""
-    try:
-        advance.apply_async((job_id,), retry=False)
-    except Exception as error:  # the broker's client raises many kinds; the job row is safe in the database
-        logger.warning("job %s: the broker cannot be reached (%s); the sweeper will ring", job_id, error)
+    """Ring for a job: returns at once and never fails. What is lost, the sweeper rings again."""
+    doorbell.ring(advance, job_id)
 
 
 @worker_ready.connect

@@ -22,6 +22,7 @@ FLUSH_SECONDS = 0.2
 SEND_SECONDS = 1.0
 MOST_PENDING = 10_000  # names; more means that nothing is being sent, and they would be stale anyway
 LONGEST_PAUSE = 15.0
+WORTH_SAYING = 3  # failures in a row
 GROUP_SECONDS = 3600.0  # memberships expire in the layer; join again this often
 
 Send = Callable[[str], Awaitable[None]]
@@ -42,7 +43,7 @@ class Sender:
         self._pending: dict[str, None] = {}
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
-        self._in_trouble = False
+        self._failures = 0
 
     def hint(self, stream: str) -> None:
         """Note that `stream` has something new; returns at once, whatever the layer does."""
@@ -73,11 +74,11 @@ class Sender:
         try:
             async with asyncio.timeout(SEND_SECONDS):
                 await asyncio.gather(*(self._send(stream) for stream in streams))
-            self._in_trouble = False
+            self._failures = 0
         except Exception as problem:  # any fault of the layer or its server: the sockets look by themselves every 2 s
-            if not self._in_trouble:
+            self._failures += 1
+            if self._failures == WORTH_SAYING:  # the first connection of a busy machine may take its second
                 logger.warning("Live hints cannot be sent (%r); pages update every two seconds instead.", problem)
-            self._in_trouble = True
         await asyncio.sleep(FLUSH_SECONDS)
 
 

@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 # A supervisor with two stand-in children that write down their process ids; the second one ignores SIGTERM.
 STAND_IN = """
-import socket, sys
+import os, sys
 from controlpanel import supervisor
 from controlpanel.processes import Child
 supervisor.STOP_SECONDS = 1.0
@@ -33,9 +33,9 @@ write = "import os, signal, time, pathlib; pathlib.Path({name!r}).write_text(str
 def child(name, more):
     code = write.format(name=f"{sys.argv[1]}/{name}", more=more)
     return Child(name=name, argv=[sys.executable, "-c", code])
-listener = socket.create_server(("127.0.0.1", 0))
+ready, _ = os.pipe()
 children = [child("plain", "pass"), child("deaf", "signal.signal(signal.SIGTERM, signal.SIG_IGN)")]
-sys.exit(supervisor.Supervisor(children, fd=listener.fileno(), url="http://x", valkey=None).run())
+sys.exit(supervisor.Supervisor(children, ready_fd=ready, url="http://x", valkey=None).run())
 """
 
 

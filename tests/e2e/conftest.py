@@ -1,0 +1,127 @@
+"""A real panel beside the simulated fleet, and a real browser."""
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+
+from tests.support.fixtures import fleet
+from tests.support.waiting import until
+
+__all__ = ["fleet"]
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
+QUIET = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+]
+LINK = re.compile(r"(http://\S+/sign-in/\S+/)")
+
+
+class RunningPanel:
+    """`manage.py panel` as a user starts it, on a free port inside the lab."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            self.port = probe.getsockname()[1]
+        self.log = directory / "panel.log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        kept = {name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"}
+        with self.log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, str(REPOSITORY / "manage.py"), "panel", "--port", str(self.port)],
+                env={**kept, "RELAUNCH_DATA_DIR": str(self.directory)},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        until(self._is_ready, seconds=60, what="the panel answers", tell=self.log.read_text)
+
+    def _is_ready(self) -> bool:
+        assert self._process is not None and self._process.poll() is None, self.log.read_text()
+        return "panel ready" in self.log.read_text()
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.send_signal(signal.SIGINT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(15)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+
+    @property
+    def sign_in_link(self) -> str:
+        """The one-time link that it printed."""
+        found = LINK.search(self.log.read_text())
+        assert found, self.log.read_text()
+        return found.group(1)
+
+
+@pytest.fixture(scope="package")
+def panel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningPanel]:
+    running = RunningPanel(tmp_path_factory.mktemp("panel"))
+    running.start()
+    yield running
+    running.stop()
+
+
+@pytest.fixture(scope="package")
+def browser() -> Iterator[Browser]:
+    path = next((found for name in CHROMIUM if (found := shutil.which(name))), None)
+    assert path, "No Chromium on this machine: install the package chromium."
+    # Playwright's own loop would make Django believe that it runs inside an asynchronous program.
+    os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=path, args=QUIET)
+        yield started
+        started.close()
+
+
+@pytest.fixture(scope="package")
+def page(browser: Browser, panel: RunningPanel) -> Iterator[Page]:
+    """A page of somebody who signed in by the one-time link. What the browser complains about fails the test."""
+    context = browser.new_context(viewport={"width": 1440, "height": 900}, base_url=panel.url)
+    opened = context.new_page()
+    opened.set_default_timeout(20_000)
+    complaints: list[str] = []
+
+    def listen(message: ConsoleMessage) -> None:
+        if message.type == "error":
+            complaints.append(message.text)
+
+    opened.on("console", listen)
+    opened.on("pageerror", lambda error: complaints.append(str(error)))
+    opened.goto(panel.sign_in_link)
+    opened.get_by_label("User name").fill("ana")
+    opened.get_by_label("Password", exact=True).fill("correct horse battery")
+    opened.get_by_label("Password again").fill("correct horse battery")
+    opened.get_by_role("button", name="Create the administrator").click()
+    opened.wait_for_url(panel.url + "/")
+    yield opened
+    context.close()
+    assert not complaints

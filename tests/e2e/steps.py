@@ -1,0 +1,98 @@
+"""What a teammate does in the browser, in the words of the pages."""
+
+import re
+
+from playwright.sync_api import Locator, Page, expect
+
+from lab.host import Host
+
+COLLECT_READINGS = """() => {
+  window.seen = [];
+  document.querySelector('[data-stream^="readings:"]').addEventListener(
+    'live', event => window.seen.push(...event.detail.items));
+}"""
+
+
+def main(page: Page) -> Locator:
+    """The page without its navigation."""
+    return page.locator("main")
+
+
+def add_ssh_host(page: Page, machine: Host) -> None:
+    """Address, fingerprint, key, test: the wizard from its first step to green findings."""
+    page.goto("/hosts/add/")
+    page.get_by_label("Name", exact=True).fill(machine.name)
+    page.get_by_label("Address").fill(machine.address)
+    main(page).locator("button[type=submit]").click()
+    page.wait_for_url(re.compile(r"/hosts/\d+/$"))
+    page.get_by_role("button", name=f"Test {machine.name}").click()
+    fingerprint = page.get_by_label("Fingerprint that the host itself shows")
+    expect(fingerprint).to_be_visible(timeout=30_000)
+    machine.authorize(page.locator("#public-key").inner_text().strip())
+    own = machine.exec(["ssh-keygen", "-lf", "/etc/ssh/ssh_host_ed25519_key.pub"], timeout=20).stdout.decode()
+    fingerprint.fill(own.split()[1])
+    page.get_by_role("button", name=f"Compare and trust {machine.name}").click()
+    page.get_by_role("button", name=re.compile(f"Test {machine.name}")).click()
+    expect(main(page)).to_contain_text("Everything that a launch needs is there", timeout=30_000)
+    expect(main(page).locator("#cards")).to_contain_text("GPU 0")
+
+
+def add_container(page: Page, *, name: str, node: str, vmid: int) -> None:
+    """A container of a node that is already trusted."""
+    page.goto("/hosts/add/")
+    page.get_by_label("Name", exact=True).fill(name)
+    page.locator("input[name=transport][value=pct]").check()
+    page.get_by_label("Reached through").select_option(label=node)
+    page.get_by_label("Container id").fill(str(vmid))
+    main(page).locator("button[type=submit]").click()
+    page.wait_for_url(re.compile(r"/hosts/\d+/$"))
+    page.get_by_role("button", name=f"Test {name}").click()
+    expect(main(page)).to_contain_text("Everything that a launch needs is there", timeout=30_000)
+
+
+def make_profile(page: Page, *, name: str, engine: str, command: str) -> None:
+    """Paste a command line."""
+    page.goto("/profiles/new/")
+    page.get_by_label("Name", exact=True).fill(name)
+    page.get_by_label("Engine").select_option(engine)
+    page.get_by_label("Command line").fill(command)
+    main(page).locator("button[type=submit]").click()
+    page.wait_for_url(re.compile(r"/profiles/\d+/$"))
+
+
+def make_deployment(page: Page, *, name: str, profile: str, host: str, cards: int) -> None:
+    """Choose the recipe, the host and its first cards; the policy lets the requester approve."""
+    page.goto("/deployments/new/")
+    page.get_by_label("Name", exact=True).fill(name)
+    page.get_by_label("Revision").select_option(label=f"{profile} r1")
+    page.get_by_label("Host").select_option(label=host)
+    boxes = page.locator("input[name=gpus]:visible")
+    expect(boxes.first).to_be_visible()
+    for number in range(cards):
+        boxes.nth(number).check()
+    page.locator("input[name=requester_may_approve]").check()
+    main(page).locator("button[type=submit]").click()
+    page.wait_for_url(re.compile(r"/deployments/\d+/$"))
+
+
+def ask_for(page: Page, *, deployment: str, kind: str, reason: str) -> str:
+    """From the deployment's page to the job's page, where the plan waits; returns the job's path."""
+    page.goto("/deployments/")
+    main(page).get_by_role("link", name=deployment, exact=True).first.click()
+    page.wait_for_url(re.compile(r"/deployments/\d+/$"))
+    page.goto(page.url + f"{kind}/")
+    page.get_by_label("Why").fill(reason)
+    page.get_by_role("button", name="Make the plan").click()
+    page.wait_for_url(re.compile(r"/jobs/\d+/$"))
+    expect(page.get_by_role("button", name=f"Approve and {kind}")).to_be_visible(timeout=30_000)
+    return re.sub(r"^https?://[^/]+", "", page.url)
+
+
+def approve_and_wait(page: Page, *, kind: str) -> list[dict[str, object]]:
+    """Approve and follow the job on its page, without a reload, to its end; returns the readings the page got."""
+    page.get_by_role("button", name=f"Approve and {kind}").click()
+    page.wait_for_load_state()
+    page.evaluate(COLLECT_READINGS)
+    expect(main(page).get_by_text("Succeeded", exact=True).first).to_be_visible(timeout=90_000)
+    seen: list[dict[str, object]] = page.evaluate("() => window.seen")
+    return seen
