@@ -14,6 +14,7 @@ from hosts.transport.base import ByteTunnel, ConnectRefused, LinkLost, Transport
 
 LIMIT_BYTES = 1024 * 1024
 CONNECT_SECONDS = 10.0
+PROBE_SECONDS = 5.0
 
 
 class NoAnswer(Exception):
@@ -38,7 +39,11 @@ def ask(transport: Transport, port: int, request: HttpRequest, *, tick: Callable
         raise NoAnswer(f"Nothing accepts connections on port {port}.") from error
     try:
         status, body = _exchange(tunnel, port, request, deadline=began + request.timeout, tick=tick)
-    except (h11.ProtocolError, OSError, LinkLost) as error:
+    except LinkLost as error:
+        if not transport.is_alive(timeout=PROBE_SECONDS):
+            raise  # the link itself is gone, which says nothing about the server
+        raise NoAnswer(f"Port {port} broke off its answer to {request.path}: {error}") from error
+    except (h11.ProtocolError, OSError) as error:
         raise NoAnswer(f"Port {port} did not answer {request.path} as HTTP: {error}") from error
     finally:
         tunnel.close()
