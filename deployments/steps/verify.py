@@ -217,11 +217,11 @@ def _ask(ctx: StepContext, verdict: Verdict, others: tuple[HolderSeen, ...]) -> 
     measured = isinstance(verdict, NotFree)
     for reason in verdict.reasons:
         ctx.say(reason)
-    details = _details(ctx, others)
+    details = _details(ctx, others) if measured else []
     ctx.remember(strangers=[[holder.pid, holder.start_time] for holder in others])
     evidence: list[dict[str, Any]] = [{"text": reason} for reason in verdict.reasons]
     if details:
-        evidence.append({"table": {"head": ["Process", "User", "Command", "Cards"], "rows": details}})
+        evidence.append({"table": {"head": ["Process", "User", "Command", "Holds"], "rows": details}})
     return ctx.ask(
         "not free",
         title="The cards are not free" if measured else "Whether the cards are free could not be measured",
@@ -232,16 +232,29 @@ def _ask(ctx: StepContext, verdict: Verdict, others: tuple[HolderSeen, ...]) -> 
 
 
 def _details(ctx: StepContext, others: tuple[HolderSeen, ...]) -> list[list[str]]:
-    """Who they are, asked once more with their command lines."""
-    if not others:
-        return []
-    named = others
-    with ctx.machine_link() as transport:
-        facts = probe(transport, sections=SERVING, timeout=PROBE_SECONDS, sudo=ctx.host.machine.sudo, tick=ctx.tick)
-    again = holders(facts, uuids=ctx.placement.gpu_uuids, co_tenants=ctx.deployment.co_tenants)
-    if not isinstance(again, Unknown) and ctx.host.machine == ctx.host:
-        named = tuple(holder for holder in again if holder.pid in {other.pid for other in others}) or others
-    return [[str(holder.pid), holder.user, holder.name, ", ".join(holder.cards)] for holder in named]
+    """Who is in the way, asked once more with command lines; the node names those a container does not see."""
+    port = ctx.deployment.port
+    with ctx.link() as transport:
+        facts = probe(
+            transport, sections=SERVING, timeout=PROBE_SECONDS, ports=[port], sudo=ctx.host.sudo, tick=ctx.tick
+        )
+    again = holders(look_at_node(ctx) or facts, uuids=ctx.placement.gpu_uuids, co_tenants=ctx.deployment.co_tenants)
+    named = others if isinstance(again, Unknown) else again
+    if ctx.host.machine == ctx.host and others:
+        # Exactly those that a confirmed kill would hit.
+        named = tuple(holder for holder in named if holder.pid in {other.pid for other in others}) or others
+    rows = [[str(holder.pid), holder.user, holder.name, ", ".join(holder.cards)] for holder in named]
+    owners = port_owners(facts, port)
+    return rows + ([] if isinstance(owners, Unknown) else [_owner(facts, pid, port) for pid in sorted(owners)])
+
+
+def _owner(facts: HostFacts, pid: int, port: int) -> list[str]:
+    """Who listens on the port, as a row."""
+    detail = facts.details.get(pid)
+    process = None if isinstance(facts.processes, Unknown) else facts.processes.by_pid.get(pid)
+    user = "" if process is None or process.uid is None else "root" if process.uid == 0 else f"uid {process.uid}"
+    name = (detail.command if detail is not None else "") or (process.comm if process is not None else "")
+    return [str(pid), user, name[:200], f"port {port}"]
 
 
 def _choices(ctx: StepContext, others: tuple[HolderSeen, ...]) -> list[dict[str, Any]]:
