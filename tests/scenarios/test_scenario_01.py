@@ -62,7 +62,7 @@ def test_scenario_01_policy_asks_before_sigkill(story: Story, ct129: Place) -> N
 
     named = {int(row[0]): row[1] for row in gate.evidence[0]["table"]["rows"]}
     assert server.own_pid in named and len(named) >= 10, gate.evidence
-    assert any("scheduler" in name for name in named.values()), named
+    assert any("sglang::schedul" in name for name in named.values()), named
     assert one_server(ct129, deployment.port).process == server, "somebody killed it without being asked"
 
     story.answer(gate, "kill")

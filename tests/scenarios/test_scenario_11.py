@@ -32,7 +32,9 @@ def start_python(place: Place, mark: str, *, holding: int | None = None) -> Proc
 
 def lives(place: Place, process: Process) -> bool:
     """Still the very same process."""
-    same = [other for other in place.machine.processes() if (other.pid, other.started) == (process.pid, process.started)]
+    same = [
+        other for other in place.machine.processes() if (other.pid, other.started) == (process.pid, process.started)
+    ]
     return bool(same) and same[0].state not in "ZX"
 
 

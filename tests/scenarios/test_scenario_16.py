@@ -92,7 +92,7 @@ def test_scenario_16_memory_without_a_holder_says_so(story: Story, place: Place,
     story.succeeded(job)
 
 
-SERVER = '''\
+SERVER = """\
 import os, signal, socket, sys, time
 
 ANSWER = b'{"choices": [{"index": 0, "text": " Paris, of course.", "finish_reason": "stop"}]}'
@@ -114,4 +114,4 @@ while True:
     client.recv(65536)
     client.sendall(b"HTTP/1.1 200 OK\\r\\nContent-Length: %d\\r\\nConnection: close\\r\\n\\r\\n" % len(ANSWER) + ANSWER)
     client.close()
-'''
+"""

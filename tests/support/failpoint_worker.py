@@ -49,10 +49,10 @@ def before(act: Act, owner: object, name: str, *, only: Callable[..., bool] = la
 
 def install(point: str, act: Act) -> None:
     """Arm one point of a restart."""
-    from deployments.remote import run as remote
-    from deployments.steps import base, launch, stop, verify
-    from deployments.steps.registry import STEPS
     from deployments import runner
+    from deployments.remote import run as remote
+    from deployments.steps import launch, stop, verify
+    from deployments.steps.registry import STEPS
 
     match point:
         case "launch-intended":  # the intent is stored, nothing is sent
@@ -69,7 +69,6 @@ def install(point: str, act: Act) -> None:
             before(act, runner, "release_cards")
         case _:
             raise SystemExit(f"no such failpoint: {point}")
-    assert base
 
 
 def _acting(act: Act, step: Callable[[Any], None]) -> Callable[[Any], None]:

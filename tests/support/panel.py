@@ -127,9 +127,7 @@ class Panel:
 
     def wait_for_death(self, name: str, *, seconds: float = 60.0) -> None:
         """Until a process has ended by its failpoint."""
-        until(
-            lambda: not self.is_alive(name), seconds=seconds, what=f"end of {name}", tell=self.log_of(name).read_text
-        )
+        until(lambda: not self.is_alive(name), seconds=seconds, what=f"end of {name}", tell=self.log_of(name).read_text)
         assert self.processes.pop(name).returncode == -signal.SIGKILL, self.log_of(name).read_text()
 
     def is_stopped(self, name: str) -> bool:
@@ -183,9 +181,10 @@ def make_tables(database: Path, *, environment: dict[str, str]) -> None:
         command = [sys.executable, "manage.py", "migrate", "--verbosity", "0"]
         subprocess.run(command, env=environment, cwd=REPOSITORY, check=True)
         # One file, whatever still lies beside the database in its write-ahead log.
-        with contextlib.closing(sqlite3.connect(database)) as source, contextlib.closing(
-            sqlite3.connect(template)
-        ) as copy:
+        with (
+            contextlib.closing(sqlite3.connect(database)) as source,
+            contextlib.closing(sqlite3.connect(template)) as copy,
+        ):
             source.backup(copy)
         return
     shutil.copyfile(template, database)

@@ -282,7 +282,9 @@ def stored_log(launch: Launch) -> bytes:
     """The server's log as stored; fails on a gap, a repeat, or bytes declared dropped."""
     text, wanted = "", 0
     for chunk in launch.log.order_by("offset", "seq"):
-        assert chunk.offset == wanted, f"byte {wanted} is missing or came twice: the next chunk begins at {chunk.offset}"
+        assert chunk.offset == wanted, (
+            f"byte {wanted} is missing or came twice: the next chunk begins at {chunk.offset}"
+        )
         assert not chunk.dropped
         wanted += chunk.length
         text += chunk.text

@@ -1,0 +1,30 @@
+"""``make bench``: run the benchmarks, or the one named by ONLY."""
+
+import os
+import shutil
+import sys
+
+from tests.bench import setting
+
+NAMES = ("restart", "idle")
+
+
+def main() -> int:
+    """0 when all that was asked for ran; a goal that is missed shows in its line."""
+    only = os.environ.get("ONLY", "").split()
+    if unknown := [name for name in only if name not in NAMES]:
+        print(f"There is no benchmark {unknown[0]}. There are: {', '.join(NAMES)}.", file=sys.stderr)
+        return 2
+    directory = setting.prepare()
+    try:
+        from tests.bench import bench_idle, bench_restart
+
+        for name in only or NAMES:
+            {"restart": bench_restart.run, "idle": bench_idle.run}[name](directory)
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
