@@ -8,7 +8,7 @@ from django.db import transaction
 from django.db.models import Max
 
 from controlpanel.live import hints
-from controlpanel.masking import StreamMasker
+from controlpanel.masking import StreamMasker, mask_text
 from deployments.models import Job, Launch, LogChunk
 from deployments.models.job import Claim
 
@@ -30,7 +30,7 @@ class JobLog:
 
     def say(self, text: str, *, step: str) -> None:
         """One line of the panel's own, for the reader of the job."""
-        self.store(LogChunk(source=LogChunk.Source.PANEL, step=step, text=text.rstrip("\n") + "\n"))
+        self.store(LogChunk(source=LogChunk.Source.PANEL, step=step, text=mask_text(text.rstrip("\n")) + "\n"))
 
     def store(self, chunk: LogChunk) -> None:
         """Number a chunk and store it. Raises LeaseLost."""

@@ -20,7 +20,7 @@ from controlpanel.live import hints
 from controlpanel.refusal import Refused
 from deployments import commandline, tasks
 from deployments.engines.registry import ENGINES
-from deployments.lifecycle import ACTIVE, JobKind, JobState, LaunchState
+from deployments.lifecycle import ACTIVE, JobKind, JobState, LaunchState, StepState
 from deployments.models import (
     CardClaim,
     Deployment,
@@ -187,6 +187,12 @@ def update_deployment(
         raise Refused(f"A job is at work on {deployment}.", hint="Wait until it has ended.")
     if moved and deployment.live_launch is not None:
         raise Refused(f"{deployment} still runs on {placement.host}.", hint="Stop it first, then move it.")
+    if deployment.revision.port != deployment.port and deployment.live_launch is not None:
+        raise Refused(
+            f"{deployment} still runs on port {deployment.port}; {deployment.revision} uses port "
+            f"{deployment.revision.port}.",
+            hint="Stop it first, then change its port.",
+        )
     deployment.profile = deployment.revision.profile
     deployment.port = deployment.revision.port
     with transaction.atomic():
@@ -270,6 +276,11 @@ def request_job(
     if placement.host.look_only:
         raise Refused(f"{placement.host} is look-only.", hint="Jobs cannot run there.")
     target = None if kind == JobKind.STOP else (revision or deployment.revision)
+    if target is not None and target.port != deployment.port:
+        raise Refused(
+            f"{target} listens on port {target.port}, {deployment} on port {deployment.port}.",
+            hint="Change the deployment to this revision first.",
+        )
     try:
         with transaction.atomic():
             job = Job.objects.create(
@@ -310,7 +321,7 @@ def _claim_place(job: Job, placement: Placement, *, port: int) -> None:
     """Hold the cards and the port for as long as the job is active. Raises IntegrityError when another does."""
     machine = placement.host.machine
     CardClaim.objects.bulk_create(
-        CardClaim(job=job, machine=machine, gpu_uuid=uuid) for uuid in sorted(placement.gpu_uuids)
+        CardClaim(job=job, machine=machine, gpu_uuid=uuid) for uuid in sorted(set(placement.gpu_uuids))
     )
     PortClaim.objects.create(job=job, host=placement.host, port=port)
 
@@ -340,9 +351,7 @@ def answer_gate(gate: Gate, *, choice: str, comment: str, plan_hash: str, actor:
     option = next((known for known in gate.choices if known["key"] == choice), None)
     if option is None:
         raise Refused(f"{choice!r} is not one of the choices.")
-    require(actor, Action(option["action"]))
-    if choice == "approve":
-        _check_may_approve(job, actor)
+    _check_may_answer(job, Action(option["action"]), actor)
     if gate.plan_hash and gate.plan_hash != plan_hash:
         raise Refused("The plan has changed since this page was loaded.", hint="Read the new plan, then decide.")
     if option.get("needs_reason") and not comment.strip():
@@ -368,7 +377,7 @@ def answer_gate(gate: Gate, *, choice: str, comment: str, plan_hash: str, actor:
         if not moved:
             raise Refused("The job does not wait any more.", hint="Reload its page.")
         if ends:
-            release_claims(job.pk)
+            close(job.pk)
         audit.record(
             f"answer {gate.kind}: {choice}",
             actor=actor,
@@ -380,9 +389,12 @@ def answer_gate(gate: Gate, *, choice: str, comment: str, plan_hash: str, actor:
     _tell(job)
 
 
-def _check_may_approve(job: Job, actor: User) -> None:
-    """The policy decides whether the requester may approve; no policy means no."""
-    if job.requested_by_id != actor.pk:
+def _check_may_answer(job: Job, action: Action, actor: User) -> None:
+    """Who may approve may also say no. The policy decides whether the requester may approve; no policy means no."""
+    if action == Action.ASK and may(actor, Action.APPROVE):
+        return
+    require(actor, action)
+    if action not in (Action.APPROVE, Action.CONFIRM_KILL) or job.requested_by_id != actor.pk:
         return
     if job.deployment is None or not job.deployment.requester_may_approve:
         raise PermissionDenied("Somebody else must approve: this deployment's policy does not let the requester do it.")
@@ -406,7 +418,7 @@ def cancel_job(job: Job, *, actor: User, address: str) -> None:
             Gate.objects.filter(job=job, answered_at=None).update(
                 answered_at=timezone.now(), answered_by_name=name, answer="cancelled"
             )
-            release_claims(job.pk)
+            close(job.pk)
         else:
             asked = Job.objects.filter(pk=job.pk, state__in=ACTIVE).update(
                 cancel_requested_by=name, version=F("version") + 1
@@ -422,8 +434,10 @@ def cancel_job(job: Job, *, actor: User, address: str) -> None:
     _tell(job)
 
 
-def release_claims(job_id: int) -> None:
-    """Let go of a job's cards and port; belongs into the transaction that ends the job."""
+def close(job_id: int) -> None:
+    """Skip what a job has not done and let go of its cards and port; belongs into the transaction that ends it."""
+    open_steps = JobStep.objects.filter(job_id=job_id, state__in=(StepState.PENDING, StepState.RUNNING))
+    open_steps.update(state=StepState.SKIPPED)
     CardClaim.objects.filter(job_id=job_id).delete()
     PortClaim.objects.filter(job_id=job_id).delete()
 

@@ -54,7 +54,7 @@ def _expire(gate: Gate) -> None:
             ended_at=now,
             version=F("version") + 1,
         )
-        services.release_claims(gate.job_id)
+        services.close(gate.job_id)
         audit.record("approval expired", actor=None, target=gate.job, detail={"gate": gate.pk})
     hints.hint(f"job:{gate.job_id}")
     hints.hint("overview")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 
 from django.conf import settings
@@ -27,6 +28,9 @@ __all__ = [
     "trust_key",
     "update_host",
 ]
+
+LONGEST_TEST = timedelta(minutes=2)
+"""After this long without an end, a test counts as one whose worker has died."""
 
 
 def register_host(host: Host, *, actor: User, address: str) -> Host:
@@ -84,6 +88,9 @@ def remove_host(host: Host, *, actor: User, address: str) -> None:
 def request_test(host: Host, *, actor: User, address: str) -> HostTest:
     """Ask a worker to try the connection and to look at the host. One test of a host runs at a time."""
     require(actor, Action.LOOK)
+    running = host.tests.filter(finished_at=None, requested_at__gt=timezone.now() - LONGEST_TEST).first()
+    if running is not None:
+        return running
     with transaction.atomic():
         test = HostTest.objects.create(host=host, requested_by=actor)
         audit.record("test host", actor=actor, target=host, detail={"test": test.pk}, address=address)
@@ -136,7 +143,7 @@ def panel_public_key() -> str:
 def confirm_baseline(gpu: Gpu, *, mib: int, actor: User, address: str) -> None:
     """A person says what ``memory.used`` is (MiB) when nobody holds the card."""
     require(actor, Action.APPROVE)
-    if gpu.total_mib is not None and not 0 <= mib < gpu.total_mib:
+    if mib < 0 or (gpu.total_mib is not None and mib >= gpu.total_mib):
         raise Refused(f"{mib} MiB cannot be the baseline of a card with {gpu.total_mib} MiB.")
     with transaction.atomic():
         Gpu.objects.filter(pk=gpu.pk).update(baseline_mib=mib, baseline_by=actor.get_username())

@@ -154,7 +154,7 @@ class StepContext:
 
     def say(self, text: str) -> None:
         """A line in the job's log."""
-        self.log.say(mask_text(text), step=self.step.name)
+        self.log.say(text, step=self.step.name)
 
     def check(
         self,
