@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Callable
 
 from django.db import DatabaseError, close_old_connections, transaction
+from django.db.models import F
 from django.utils import timezone
 
 from controlpanel import audit
@@ -30,7 +31,7 @@ from deployments.steps.launch import resolve
 from deployments.steps.recipes import WAY_BACK
 from deployments.steps.registry import STEPS
 from hosts import links
-from hosts.transport.base import ConnectError, TransportError
+from hosts.transport.base import TransportError
 
 logger = logging.getLogger(__name__)
 
@@ -125,7 +126,7 @@ def _settle(claim: Claim, step: JobStep | None, log: JobLog, error: Exception | 
             _end(claim, log, JobState.CANCELLED, summary=f"Cancelled by {job.cancel_requested_by}. {_left_behind(job)}")
         case StepFailed():
             _fail(claim, step, log, error)
-        case ConnectError() if not job.touched:
+        case TransportError() if not job.touched:
             _fail(claim, step, log, StepFailed(str(error), hint=error.hint))
         case TransportError():
             _lose_contact(claim, job, log, step, error)
@@ -149,7 +150,7 @@ def _fail(claim: Claim, step: JobStep | None, log: JobLog, error: StepFailed) ->
     if error.diagnosis is not None:
         Job.held(claim).update(diagnosis=error.diagnosis)
     if step is not None and not step.way_back and _can_go_back(job, step):
-        _append_way_back(job, log)
+        _append_way_back(claim, job, log)
         Job.held(claim).update(summary=error.message, hint=error.hint)
         Job.leave(claim, state=JobState.QUEUED, ring_at=timezone.now())
         tasks.ring(job.pk)
@@ -162,9 +163,11 @@ def _can_go_back(job: Job, step: JobStep) -> bool:
     return job.way_back and job.touched and job.previous_revision_id is not None and step.name in ("launch", "check")
 
 
-def _append_way_back(job: Job, log: JobLog) -> None:
+def _append_way_back(claim: Claim, job: Job, log: JobLog) -> None:
     log.say(f"The plan says: start again what was serving ({job.previous_revision}).", step="launch")
     with transaction.atomic():
+        if not Job.held(claim).update(version=F("version") + 1):
+            raise LeaseLost
         JobStep.objects.filter(job=job, state=StepState.PENDING).update(state=StepState.SKIPPED)
         position = job.steps.count()
         JobStep.objects.bulk_create(
@@ -219,7 +222,7 @@ def _end(claim: Claim, log: JobLog, state: JobState, *, summary: str, hint: str 
         if not Job.leave(claim, state=state, summary=summary, hint=hint, traceback=traceback, contact_lost_at=None):
             raise LeaseLost
         Gate.objects.filter(job=job, answered_at=None).update(answered_at=timezone.now(), answer="ended")
-        services.release_claims(job.pk)
+        services.close(job.pk)
         audit.record(f"job {state}", actor=None, target=job, detail={"summary": summary})
 
 

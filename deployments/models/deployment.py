@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from django.conf import settings
 from django.db import models
 
-from deployments.lifecycle import ACTIVE, LIVE_LAUNCH, ServiceState, choices
+from deployments.lifecycle import ACTIVE, LIVE_LAUNCH, LaunchState, ServiceState, choices
 from hosts.models import Gpu, Host
 
 if TYPE_CHECKING:
@@ -73,6 +73,11 @@ class Deployment(models.Model):
     def live_launch(self) -> Launch | None:
         """The launch that serves or may serve, if we made one."""
         return self.launches.filter(state__in=LIVE_LAUNCH).first()
+
+    @property
+    def newest_launch(self) -> Launch | None:
+        """The last launch that was sent. Processes of it may be left even when it counts as ended."""
+        return self.launches.exclude(state=LaunchState.ABANDONED).order_by("-intended_at").first()
 
     @property
     def active_job(self) -> Job | None:

@@ -33,7 +33,7 @@ def plan_for(ctx: StepContext) -> Plan:
             port=new.port if new else ctx.deployment.port,
             cards=cards_of(ctx),
             co_tenants=tuple(ctx.deployment.co_tenants),
-            launch=known_launch(launch),
+            launch=known_launch(launch or ctx.deployment.newest_launch),
             new=new,
             proven=recipe_of(proven),
             previous=str(launch.revision) if launch is not None and launch.revision is not None else None,

@@ -5,9 +5,11 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+from django.utils import timezone
+
 from controlpanel.masking import mask_values
 from deployments.lifecycle import JobKind
-from deployments.models import Job
+from deployments.models import Gate, Job
 from deployments.plan.collect import plan_for
 from deployments.plan.plan import CannotPlan, Plan, what_changed
 from deployments.steps.base import GateOpened, StepContext, StepFailed
@@ -22,7 +24,7 @@ TITLES = {
 def plan(ctx: StepContext) -> None:
     """Make the plan and ask; once approved, go on."""
     approval = ctx.answer("plan")
-    if approval is not None:
+    if approval is not None and approval.answer == "approve" and _in_time(approval):
         ctx.finish(f"Approved by {approval.answered_by_name}.")
         return
     ctx.say(f"Looking at {ctx.host} to make the plan.")
@@ -31,6 +33,11 @@ def plan(ctx: StepContext) -> None:
         reasons = [warning for warning in made.data["warnings"] if warning["blocks"]]
         raise StepFailed(" ".join(warning["text"] for warning in reasons), hint=reasons[0]["todo"])
     raise ask_for_approval(ctx, made, title=f"{TITLES[JobKind(ctx.job.kind)]} {ctx.deployment}?")
+
+
+def _in_time(approval: Gate) -> bool:
+    """An approval that is used long after it was given, because no worker ran, is none."""
+    return approval.expires_at is None or timezone.now() < approval.expires_at
 
 
 def make(ctx: StepContext) -> Plan:

@@ -26,6 +26,7 @@ from deployments.plan.collect import look_at_node
 from deployments.plan.plan import Plan
 from deployments.remote import run as remote
 from deployments.remote.locks import lock_values, locked_by, take_cards
+from deployments.remote.script import Script
 from deployments.steps.base import GateOpened, StepContext, StepFailed
 from deployments.steps.plan import approve_anew_if_stale, make
 from hosts.models import Host
@@ -86,6 +87,9 @@ def _policy(ctx: StepContext) -> StopPolicy:
 def _climb(ctx: StepContext, record: Record) -> None:
     """Ask the ladder, do what it says, until nobody lives or a person is needed."""
     alive = [pid for pid, _ in record.processes]
+    if ctx.step.data["rung"] != Rung.NONE:
+        # Run again, perhaps long after the last signal: look before anybody is signalled or asked.
+        alive = _signal(ctx, record, "", alive, 0)
     while True:
         rung = Rung(ctx.step.data["rung"])
         confirmed = (answer := ctx.answered("kill")) is not None and answer.answer == "kill"
@@ -103,7 +107,6 @@ def _climb(ctx: StepContext, record: Record) -> None:
             case Wait(seconds):
                 alive = _signal(ctx, record, "", alive, seconds)
             case Signal(next_rung):
-                ctx.remember(rung=next_rung, at=timezone.now().isoformat())
                 alive = _send(ctx, record, next_rung, alive)
             case AskToKill():
                 waits = ctx.answer("kill")
@@ -150,9 +153,9 @@ def _signal(ctx: StepContext, record: Record, signal: str, alive: list[int], sec
         signal=signal,
         targets=[f"{pid}:{start}" for pid, start in targets] if signal else "",
         watched=[f"{pid}:{start}" for pid, start in record.processes],
-        seconds_max=max(1, round(seconds)),
+        seconds_max=max(1, round(seconds)) if seconds else 0,
     )
-    alive = _watch(ctx, script, ctx.host, len(record.processes))
+    alive = _watch(ctx, script, ctx.host, len(record.processes), sent=Rung(signal) if signal else None)
     effect.done(f"{len(alive)} left" if alive else "all gone", alive=alive)
     return alive
 
@@ -163,8 +166,10 @@ def _lock_on_node(ctx: StepContext) -> None:
         raise StepFailed(f"{other} Nothing was stopped.", hint="Wait for that job, or ask that person.")
 
 
-def _watch(ctx: StepContext, script: Any, host: Host, total: int) -> list[int]:
+def _watch(ctx: StepContext, script: Script, host: Host, total: int, *, sent: Rung | None) -> list[int]:
+    """Who still lives at the end. ``sent``: the rung that counts as climbed once the host has answered, not before."""
     alive: list[int] = []
+    began = timezone.now()
     with ctx.links(host) as transport:
         for said in remote.follow(transport, script, tick=ctx.tick):
             match said.word:
@@ -185,6 +190,9 @@ def _watch(ctx: StepContext, script: Any, host: Host, total: int) -> list[int]:
                         hint="Give the login sudo rights, or log in as root or as the server's user.",
                     )
                 case "alive":
+                    if sent is not None:
+                        ctx.remember(rung=sent, at=began.isoformat())
+                        sent = None
                     alive = [int(word.partition(":")[0]) for word in said.rest]
                     _show(ctx, alive, total, said.rest)
     return alive
@@ -261,7 +269,7 @@ def _kill_from_node(ctx: StepContext, record: Record, alive: list[int], seconds:
         watched=words,
         seconds_max=max(1, round(seconds)),
     )
-    left = _watch(ctx, script, node, len(found))
+    left = _watch(ctx, script, node, len(found), sent=Rung.NODE_KILL)
     effect.done(f"{len(left)} left" if left else "all gone", alive=left)
     return alive if left else []
 
