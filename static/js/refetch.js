@@ -1,10 +1,18 @@
 // Parts of a page that are fetched anew when their stream says that something changed:
 //   <div data-stream="job:7" data-refetch=".job-part"></div>  and  <section class="job-part" hx-get="…" hx-trigger="refresh" …>
 // A part keeps its open <details>, and is left alone when the data-key of its first element is unchanged: somebody may be typing in it.
-document.addEventListener("live", (event) => {
+
+// The first word of a stream may come before htmx has looked at the page, and there may be no second one.
+const htmxIsReady = new Promise((resolve) => {
+  if (document.readyState === "complete") resolve();
+  else document.addEventListener("DOMContentLoaded", () => setTimeout(resolve), { once: true });
+});
+
+document.addEventListener("live", async (event) => {
   const parts = event.target.dataset?.refetch;
   if (!parts || !event.detail.items.length) return;
-  for (const part of document.querySelectorAll(parts)) window.htmx?.trigger(part, "refresh");
+  await htmxIsReady;
+  for (const part of document.querySelectorAll(parts)) window.htmx.trigger(part, "refresh");
 }, true);
 
 let open = new Set();
