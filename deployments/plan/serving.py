@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
 from hosts.probe.facts import HostFacts
@@ -75,13 +75,20 @@ def _launched(
     root = _recorded(host, table, launch) if launch is not None else None
     ours = {*earlier, *([launch.launch_id] if launch is not None else [])}
     found = {process.pid: process for process in (table.tree(root.pid) if root is not None else ())}
-    if not isinstance(facts.markers, Unknown):
-        for pid, marker in facts.markers.items():
-            if marker in ours:
-                found |= {process.pid: process for process in table.tree(pid)}
+    for pid, marker in _marked(facts):
+        if marker in ours:
+            found |= {process.pid: process for process in table.tree(pid)}
     processes = _alive(tuple(found.values()))
     how = "recorded at its launch" if root is not None else "carries the launch's marker"
     return Serving(root if root in processes else None, processes, how)
+
+
+def _marked(facts: HostFacts) -> Iterator[tuple[int, str]]:
+    """(pid, launch) by environment, and by the log that a process writes to."""
+    if not isinstance(facts.markers, Unknown):
+        yield from facts.markers.items()
+    if not isinstance(facts.files, Unknown):
+        yield from facts.files.launches
 
 
 def _recorded(host: HostIdentity, table: ProcessTable, launch: KnownLaunch) -> Process | None:

@@ -8,6 +8,7 @@ from hosts.probe.frames import Section, Unknown
 HEADER = re.compile(r"^/proc/(\d+)(?:/task/(\d+))?/fd:$", re.ASCII)
 DEVICE = re.compile(r" -> (/dev/nvidia\S*)", re.ASCII)
 SOCKET = re.compile(r" -> socket:\[(\d+)\]$", re.ASCII)
+LAUNCH_LOG = re.compile(r" [12] -> /\S*/\.relaunch/[0-9a-f]+/\d+/launches/([0-9a-f-]{36})/log$", re.ASCII)
 CARD = re.compile(r"/dev/nvidia(\d{1,3})", re.ASCII)
 
 
@@ -30,6 +31,9 @@ class OpenFiles:
     holders: tuple[Holder, ...]
     socket_owners: tuple[tuple[int, int], ...]
     partial: bool
+    launches: tuple[tuple[int, str], ...] = ()
+    """(pid, launch): processes whose output goes to the log of one of our launches. Unlike an environment, which
+    a process that changes its title overwrites, that stays true."""
 
     def owners_of(self, inode: int) -> tuple[int, ...]:
         """The pids that have this socket open."""
@@ -43,6 +47,7 @@ def parse_open_files(section: Section) -> OpenFiles | Unknown:
     """
     devices: dict[int, set[str]] = {}
     sockets: list[tuple[int, int]] = []
+    launches: list[tuple[int, str]] = []
     partial = False
     here: int | None = None
     for line in section.text.split("\n"):
@@ -54,7 +59,9 @@ def parse_open_files(section: Section) -> OpenFiles | Unknown:
             devices.setdefault(here, set()).add(device.group(1))
         elif here is not None and (socket := SOCKET.search(line)):
             sockets.append((int(socket.group(1)), here))
+        elif here is not None and (log := LAUNCH_LOG.search(line)):
+            launches.append((here, log.group(1)))
     if here is None:
         return Unknown("The host did not list which files its processes have open.")
     holders = tuple(Holder(pid, frozenset(names)) for pid, names in sorted(devices.items()))
-    return OpenFiles(holders, tuple(dict.fromkeys(sockets)), partial)
+    return OpenFiles(holders, tuple(dict.fromkeys(sockets)), partial, tuple(dict.fromkeys(launches)))

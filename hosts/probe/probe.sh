@@ -183,7 +183,7 @@ END
 }
 
 look_at_files() {
-  held=' -> /dev/nvidia'
+  held=' -> /dev/nvidia| [12] -> /.*/\.relaunch/.*/log$'
   [ -n "$sockets" ] && held="$held| -> socket:.(${sockets#|})\]"
   leaders=$(grep -ls ') Z ' /proc/[0-9]*/stat)
   threads=

@@ -1,0 +1,30 @@
+"""Who writes to the log of a launch: told by /proc, whatever a process does to its title and environment."""
+
+from hosts.probe.frames import Section
+from hosts.probe.holders import OpenFiles, parse_open_files
+
+LAUNCH = "79d4b8c9-a8f9-45a3-9c9d-19f8b2dc20f3"
+LOG = f"/root/.relaunch/119386655877/1/launches/{LAUNCH}/log"
+
+
+def read(*lines: str) -> OpenFiles:
+    content = "\n".join(["/proc/10/fd:", *lines, ""]).encode()
+    files = parse_open_files(Section("fds", content, 0))
+    assert isinstance(files, OpenFiles)
+    return files
+
+
+def fd(number: int, target: str) -> str:
+    return f"l-wx------ 1 root root 64 Nov 30 02:57 {number} -> {target}"
+
+
+def test_a_process_whose_output_goes_to_a_launch_log_is_of_that_launch() -> None:
+    assert read(fd(1, LOG), fd(2, LOG)).launches == ((10, LAUNCH),)
+
+
+def test_somebody_who_reads_the_log_is_not() -> None:
+    assert read(fd(3, LOG), fd(11, LOG), fd(12, LOG)).launches == ()
+
+
+def test_other_files_of_that_name_are_not() -> None:
+    assert read(fd(1, "/root/log"), fd(1, f"{LOG}.old"), fd(1, "/srv/.relaunch/x/1/launches/y/log")).launches == ()
