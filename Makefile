@@ -39,13 +39,13 @@ e2e: ## The browser tests
 	@scripts/setup test
 	@$(LAB) -- $(PYTEST) -q -m e2e
 
-scenarios: ## The scenarios on the simulated fleet
+scenarios: ## The stories that must work, on the simulated fleet; prints SCENARIOS n/16
 	@scripts/setup test
-	@$(LAB) -- $(PYTEST) -q tests/scenarios
+	@scripts/scenarios
 
-bench: ## The benchmarks
+bench: ## The benchmarks (ONLY="restart idle", RUNS=5)
 	@scripts/setup test
-	@$(LAB) -- $(PYTEST) -q tests/bench
+	@ONLY="$(ONLY)" scripts/bench
 
 lint: ## Format the code and mend what can be mended
 	@scripts/setup test
