@@ -120,4 +120,6 @@ def _text(chunk: LogChunk, *, plain: bool) -> str:
     text = ESCAPES.sub("", chunk.text) if plain else chunk.text
     if chunk.source == LogChunk.Source.PANEL:
         text = "".join(f"[relaunch] {line}\n" for line in text.splitlines())
-    return text + (f"[relaunch] {chunk.dropped} bytes of the server's log were dropped here\n" if chunk.dropped else "")
+    if chunk.dropped and not text:
+        return f"[relaunch] {chunk.dropped} bytes of the server's log were dropped here\n"
+    return text

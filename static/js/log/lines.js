@@ -27,17 +27,24 @@ export class Lines {
 
   addChunk(item) {
     let first = this.all.length;
+    if (item.text) first = this.addText(item, first);
+    else if (item.dropped) this.pushDropped(item);
+    return first;
+  }
+
+  addText(item, begin) {
+    let first = begin;
     const pieces = item.text.replaceAll("\r\n", "\n").replaceAll("\t", TAB).split("\n");
     const ended = pieces[pieces.length - 1] === "";
     if (ended) pieces.pop();
     pieces.forEach((piece, n) => {
       const goesOn = n === 0 ? this.open.get(item.source) : undefined;
-      if (goesOn === undefined) this.push(item, n, piece);
-      else first = Math.min(first, this.extend(goesOn, piece));
+      if (goesOn === undefined) return this.push(item, n, piece);
+      this.byId.set(`${item.seq}-0`, goesOn);
+      first = Math.min(first, this.extend(goesOn, piece));
     });
-    if (pieces.length && ended) this.open.delete(item.source);
+    if (ended) this.open.delete(item.source);
     else if (pieces.length > 1 || !this.open.has(item.source)) this.open.set(item.source, this.all.length - 1);
-    if (item.dropped) this.pushDropped(item, pieces.length);
     return first;
   }
 
@@ -50,16 +57,18 @@ export class Lines {
 
   extend(index, piece) {
     const line = this.all[index];
-    line.raw = line.raw.includes("\r") ? `${lastState(line.raw)}${piece}` : line.raw + piece;
-    line.shown = lastState(line.raw);
+    const raw = line.raw + piece;
+    line.shown = lastState(raw);
+    // The states before the last one are forgotten, or a progress bar of an hour would be kept whole.
+    line.raw = raw.endsWith("\r") ? `${line.shown}\r` : line.shown;
     line.plain = plainText(line.shown);
     line.edition += 1;
     return index;
   }
 
-  pushDropped(item, n) {
+  pushDropped(item) {
     const text = `${item.dropped.toLocaleString()} bytes of the server's log were dropped here`;
     this.open.delete(item.source);
-    this.push({ ...item, source: "panel" }, n, text);
+    this.push({ ...item, source: "panel" }, "dropped", text);
   }
 }
