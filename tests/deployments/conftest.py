@@ -1,0 +1,36 @@
+"""For all tests of this folder: doorbells are counted, not sent; and requests are short to write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.contrib.auth.models import User
+
+from deployments import services, tasks
+from deployments.lifecycle import JobKind
+from deployments.models import Deployment, Job
+
+
+@pytest.fixture(autouse=True)
+def rung(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The jobs that were rung for, in order."""
+    bells: list[int] = []
+    monkeypatch.setattr(tasks, "ring", bells.append)
+    return bells
+
+
+@pytest.fixture
+def ask(operator: User) -> Callable[..., Job]:
+    """Ask for a job: ``ask(deployment, kind=JobKind.STOP)``."""
+
+    def request(deployment: Deployment, **values: Any) -> Job:
+        usual = {
+            "kind": JobKind.RESTART, "revision": None, "reason": "more context", "way_back": True,
+            "request_key": uuid4(), "actor": operator, "address": "10.0.0.9",
+        }  # fmt: skip
+        return services.request_job(deployment, **(usual | values))
+
+    return request
