@@ -126,14 +126,14 @@ class OverviewStream(_Looks):
 
 
 class HostTestStream(_Looks):
-    """``hosttest:ID``: one item when the newest test of a host has found something more."""
+    """``hosttest:ID``: one item when a host test has found something more."""
 
     def read(self, key: str, cursor: Cursor, user: User) -> Batch:
-        """The version names the test and counts its findings and its end."""
-        test = HostTest.objects.filter(host_id=_number(key)).order_by("-pk").first()
+        """The version counts findings and the end."""
+        test = HostTest.objects.filter(pk=_number(key)).first()
         if test is None:
             return Batch(cursor=cursor)
-        version = f"{test.pk}.{len(test.findings)}.{test.finished_at is not None}"
+        version = f"{len(test.findings)}.{test.finished_at is not None}"
         return Batch(cursor=cursor) if version == cursor else Batch([{"version": version}], version)
 
 

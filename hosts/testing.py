@@ -37,7 +37,7 @@ class _Findings:
     def add(self, label: str, status: Status, detail: str, *, hint: str = "") -> None:
         self._test.findings.append({"label": label, "status": status, "detail": detail, "hint": hint})
         HostTest.objects.filter(pk=self._test.pk).update(findings=self._test.findings)
-        hints.hint(f"hosttest:{self._test.host_id}")
+        hints.hint(f"hosttest:{self._test.pk}")
 
 
 def run_test(test_id: int) -> None:
@@ -57,7 +57,7 @@ def run_test(test_id: int) -> None:
         found.add("Connection", "not ok", str(error), hint=error.hint)
     finally:
         HostTest.objects.filter(pk=test_id).update(finished_at=timezone.now())
-        hints.hint(f"hosttest:{test.host_id}")
+        hints.hint(f"hosttest:{test_id}")
         hints.hint("overview")
 
 
