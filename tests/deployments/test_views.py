@@ -187,7 +187,25 @@ def test_a_second_job_is_refused_and_the_reason_stays(client_of: ClientOf, opera
 
 def test_a_stop_says_what_it_costs(client_of: ClientOf, operator: User) -> None:
     deployment = make_deployment(name="chat-prod")
-    assert "chat-prod will be down" in client_of(operator).get(f"/deployments/{deployment.pk}/stop/").content.decode()
+    path = f"/deployments/{deployment.pk}/stop/"
+    client = client_of(operator)
+    assert "chat-prod will be down" in client.get(path).content.decode()
+    assert client.post(path, {"reason": "Maintenance", "request_key": str(uuid4())}).status_code == 302
+    job = Job.objects.get()
+    assert (job.kind, job.revision, job.way_back) == ("stop", None, False)
+
+
+def test_a_job_without_a_reason_is_not_made(client_of: ClientOf, operator: User) -> None:
+    deployment = make_deployment()
+    assert client_of(operator).post(f"/deployments/{deployment.pk}/start/", _ask(reason=" ")).status_code == 422
+    assert not Job.objects.exists()
+
+
+def test_nothing_is_answered_or_cancelled_by_a_get(client_of: ClientOf, administrator: User) -> None:
+    gate = _waiting()
+    for path in (f"/jobs/{gate.job_id}/gates/{gate.pk}/", f"/jobs/{gate.job_id}/cancel/"):
+        assert client_of(administrator).get(path).status_code == 405
+    assert Gate.objects.get().answered_at is None
 
 
 # --- Gates ----------------------------------------------------------------------------------------------------------
