@@ -125,7 +125,8 @@ def _take(ctx: StepContext, row: Launch, log: ServerLog, readiness: Readiness, s
                 _show(ctx, readiness)
         case "gpu":
             used = said.rest[1] if len(said.rest) > 1 else ""
-            ctx.readings({said.rest[0]: int(used) if used.isdigit() else None})
+            if said.rest[0] in ctx.placement.gpu_uuids:
+                ctx.readings({said.rest[0]: int(used) if used.isdigit() else None})
         case "rebooted":
             raise ServerEnded(None)
         case "exited":
