@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 from django.contrib.auth.models import User
 
-from deployments import services, tasks
+from deployments import runner, services, sweeper, tasks
 from deployments.lifecycle import JobKind
 from deployments.models import Deployment, Job
 
@@ -34,3 +34,10 @@ def ask(operator: User) -> Callable[..., Job]:
         return services.request_job(deployment, **(usual | values))
 
     return request
+
+
+@pytest.fixture(autouse=True)
+def _keep_the_tests_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker begins with fresh connections; a test's transaction must outlive that."""
+    monkeypatch.setattr(runner, "close_old_connections", lambda: None)
+    monkeypatch.setattr(sweeper, "close_old_connections", lambda: None)

@@ -1,0 +1,319 @@
+"""Whole jobs on a scripted host: what is sent, in which order, and how each job ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from django.contrib.auth.models import User
+
+from deployments.lifecycle import JobKind, JobState, LaunchState, ServiceState, StepState
+from deployments.models import Effect, Job, Launch
+from tests.deployments.machine import idle_machine, serving_machine
+from tests.deployments.support import OOM, Story, make_story
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def serving(ask: Callable[..., Job], approver: User, monkeypatch: pytest.MonkeyPatch) -> Story:
+    return make_story(serving_machine(), ask, monkeypatch, serves=True)
+
+
+@pytest.fixture
+def idle(ask: Callable[..., Job], approver: User, monkeypatch: pytest.MonkeyPatch) -> Story:
+    return make_story(idle_machine(), ask, monkeypatch, serves=False)
+
+
+def test_a_clean_restart(serving: Story) -> None:
+    story = serving
+    story.request()
+    assert story.work().state == JobState.WAITING
+    assert story.host.sent == ["probe"], "a plan only looks"
+    assert story.job.plan is not None and len(story.job.plan["stops"]) == 4
+    assert not story.job.touched
+    story.answer("approve")
+    story.host.sent.clear()
+    assert story.work().state == JobState.SUCCEEDED, story.job.summary
+    assert story.host.sent == ["probe", "stop TERM", "watch", "launch start", "follow", "locks release"]
+    assert set(story.steps().values()) == {StepState.DONE}
+    old, new = Launch.objects.order_by("intended_at")
+    assert (old.state, new.state) == (LaunchState.ENDED, LaunchState.SERVING)
+    assert (new.pid, new.start_time, new.completion) == (500, 5000, " Paris, and")
+    assert new.memory_before == {"GPU-aaaa": 4, "GPU-bbbb": 4}
+    story.deployment.refresh_from_db()
+    assert story.deployment.state == ServiceState.SERVING
+    assert not story.job.card_claims.exists() and story.job.open_gate is None
+    assert story.job.ended_at is not None and story.job.owner == ""
+
+
+def test_what_was_done_is_recorded_before_and_after(serving: Story) -> None:
+    serving.request()
+    serving.approve()
+    serving.work()
+    kinds = [(effect.kind, effect.outcome, effect.finished_at is not None) for effect in Effect.objects.all()]
+    assert [kind for kind, _, _ in kinds] == ["signal TERM", "launch"]
+    assert all(outcome and finished for _, outcome, finished in kinds)
+    assert Effect.objects.first().target["processes"] == [[100, 1000]]  # type: ignore[union-attr]
+
+
+def test_the_log_has_the_servers_own_words_and_its_memory_curve(serving: Story) -> None:
+    serving.request()
+    serving.approve()
+    serving.work()
+    assert "fired up and ready to roll" in serving.log()
+    assert "Sending SIGTERM to 100" in serving.log()
+    numbers = list(serving.job.log.order_by("seq").values_list("seq", flat=True))
+    assert numbers == list(range(1, len(numbers) + 1))
+    assert {reading.used_mib for reading in serving.job.readings.all()} >= {4, 40_000}
+
+
+def test_a_stop(serving: Story) -> None:
+    serving.request(JobKind.STOP)
+    serving.approve()
+    assert serving.work().state == JobState.SUCCEEDED
+    assert serving.host.sent == ["probe", "stop TERM", "watch", "locks release"]
+    serving.deployment.refresh_from_db()
+    assert serving.deployment.state == ServiceState.STOPPED
+    assert Launch.objects.get().state == LaunchState.ENDED
+
+
+def test_a_start(idle: Story) -> None:
+    idle.request(JobKind.START)
+    idle.approve()
+    assert idle.work().state == JobState.SUCCEEDED
+    assert idle.host.sent == ["probe", "watch", "launch start", "follow", "locks release"]
+    assert Launch.objects.get().state == LaunchState.SERVING
+
+
+def test_nothing_is_done_without_an_answer(serving: Story) -> None:
+    serving.request()
+    serving.work()
+    serving.work()
+    assert serving.job.state == JobState.WAITING
+    assert serving.host.sent == ["probe"]
+
+
+def test_a_plan_that_is_blocked_fails_and_touches_nothing(serving: Story) -> None:
+    serving.host.machine.missing_paths.add("/models/qwen-27b")
+    serving.request()
+    assert serving.work().state == JobState.FAILED
+    assert "is not there" in serving.job.summary and "Nothing was touched." in serving.job.summary
+    assert serving.job.hint and not serving.job.card_claims.exists()
+    assert serving.host.sent == ["probe"]
+
+
+def test_facts_that_changed_after_the_approval_are_asked_about_again(serving: Story) -> None:
+    serving.request()
+    serving.approve()
+    serving.host.machine.procs[101].start = 9999
+    assert serving.work().state == JobState.WAITING
+    assert serving.host.sent == ["probe"], "nobody was signalled"
+    assert "out of date" in serving.gate.title
+    assert "processes are others" in serving.gate.evidence[0]["text"]
+    serving.answer("approve")
+    assert serving.work().state == JobState.SUCCEEDED
+
+
+def test_a_failed_check_goes_back_to_what_served(serving: Story) -> None:
+    serving.request()
+    serving.approve()
+    serving.host.log, serving.host.exit_code = f"loading\n{OOM}bye\n", 1
+
+    def recover() -> None:
+        serving.host.exit_code = None
+        serving.host.log = "loading\nUvicorn running on x\nThe server is fired up and ready to roll!\n"
+
+    serving.host.after["follow"] = recover
+    assert serving.work().state == JobState.QUEUED
+    assert serving.job.diagnosis is not None and serving.job.diagnosis["line"] == OOM.strip()
+    assert "does not fit; nothing was left over" in serving.job.diagnosis["memory"]
+    assert serving.job.diagnosis["log_seq"]
+    serving.host.sent.clear()
+    assert serving.work_on().state == JobState.FAILED
+    assert serving.host.sent == ["probe", "watch", "launch start", "follow", "locks release"]
+    assert "r1 serves again" in serving.job.summary
+    assert serving.steps()["check"] == StepState.FAILED and serving.steps()["check back"] == StepState.DONE
+    live = serving.deployment.live_launch
+    assert live is not None and live.revision is not None and live.revision.number == 1
+    assert not serving.job.card_claims.exists()
+
+
+def test_without_the_way_back_a_failure_leaves_it_down(serving: Story) -> None:
+    serving.request(way_back=False)
+    serving.approve()
+    serving.host.log, serving.host.exit_code = OOM, 1
+    assert serving.work().state == JobState.FAILED
+    assert "is down" in serving.job.summary and serving.job.hint
+    assert Launch.objects.get(job=serving.job).exit_code == 1
+
+
+def test_workers_left_by_a_server_that_died_are_ended_on_the_way_back(serving: Story) -> None:
+    serving.request()
+    serving.approve()
+
+    def die() -> None:
+        machine = serving.host.machine
+        del machine.procs[500]
+        machine.procs[501].parent = 1
+        serving.host.exit_code, serving.host.log = 1, OOM
+
+    serving.host.before["follow"] = die
+    assert serving.work().state == JobState.QUEUED
+    serving.host.before.clear()
+    serving.host.exit_code, serving.host.log = None, "Uvicorn running on x\nThe server is fired up and ready to roll!\n"
+    assert serving.work_on().state == JobState.FAILED
+    assert "serves again" in serving.job.summary
+    assert 501 not in serving.host.machine.procs
+
+
+def test_a_bad_completion_is_a_failure(serving: Story) -> None:
+    serving.request(way_back=False)
+    serving.approve()
+    serving.host.pages["/v1/completions"] = (200, b'{"choices": [{"text": "the the the the the the"}]}')
+    assert serving.work().state == JobState.FAILED
+    assert "only repeats" in serving.job.summary
+
+
+def test_a_log_without_the_ready_line_asks_whether_to_wait(serving: Story) -> None:
+    serving.request(way_back=False)
+    serving.approve()
+    serving.host.log = "loading\n"
+    assert serving.work().state == JobState.WAITING
+    assert serving.gate.kind == "not ready" and "does not say ready" in serving.gate.text
+    serving.answer("give_up")
+    assert serving.work().state == JobState.FAILED
+
+
+# --- Stopping
+
+
+def test_a_server_that_does_not_hear_sigterm_is_killed_by_policy(serving: Story) -> None:
+    serving.host.deaf.add("TERM")
+    serving.deployment.term_seconds = serving.deployment.kill_seconds = 0
+    serving.deployment.save()
+    serving.request(JobKind.STOP)
+    serving.approve()
+    assert serving.work().state == JobState.SUCCEEDED
+    assert [kind for kind in serving.host.sent if kind.startswith("stop")] == ["stop TERM", "stop KILL"]
+
+
+def test_without_the_policy_a_person_confirms_the_kill(serving: Story) -> None:
+    serving.host.deaf.add("TERM")
+    serving.deployment.kill_own_by_itself = False
+    serving.deployment.term_seconds = 0
+    serving.deployment.save()
+    serving.request(JobKind.STOP)
+    serving.approve()
+    assert serving.work().state == JobState.WAITING
+    assert "stop KILL" not in serving.host.sent
+    assert [row[0] for row in serving.gate.evidence[0]["table"]["rows"]] == [100, 101, 102, 103]
+    serving.answer("kill")
+    assert serving.work().state == JobState.SUCCEEDED
+    assert serving.host.sent.count("stop KILL") == 1
+
+
+def test_a_server_that_ended_while_the_question_was_open_is_not_killed(serving: Story) -> None:
+    serving.host.deaf.add("TERM")
+    serving.deployment.kill_own_by_itself = False
+    serving.deployment.term_seconds = 0
+    serving.deployment.save()
+    serving.request(JobKind.STOP)
+    serving.approve()
+    serving.work()
+    serving.host.end(100)
+    serving.answer("kill")
+    assert serving.work().state == JobState.SUCCEEDED
+    assert "stop KILL" not in serving.host.sent and "stop watch" in serving.host.sent
+
+
+def test_what_cannot_be_killed_is_said_plainly(serving: Story) -> None:
+    serving.host.deaf |= {"TERM", "KILL"}
+    serving.deployment.term_seconds = serving.deployment.kill_seconds = 0
+    serving.deployment.save()
+    serving.request(JobKind.STOP)
+    serving.approve()
+    assert serving.work().state == JobState.FAILED
+    assert "cannot be killed" in serving.job.summary and "reboot" in serving.job.hint
+
+
+def test_cards_that_another_panel_has_locked(serving: Story) -> None:
+    serving.host.locked_by = "other|3|9|Ben|2026-01-01T00:00:00Z"
+    serving.request()
+    serving.approve()
+    assert serving.work().state == JobState.FAILED
+    assert "locked by Ben" in serving.job.summary
+    assert 100 in serving.host.machine.procs, "nobody was signalled"
+
+
+# --- Verifying
+
+
+def impatient(story: Story) -> None:
+    story.deployment.memory_seconds = story.deployment.stuck_seconds = story.deployment.port_seconds = 0
+    story.deployment.save()
+
+
+def test_memory_that_stays_is_a_gate_and_nothing_is_launched(serving: Story) -> None:
+    impatient(serving)
+    serving.host.leaks = True
+    serving.request()
+    serving.approve()
+    assert serving.work().state == JobState.WAITING
+    assert "launch start" not in serving.host.sent
+    assert "GPU 0 still holds 40,000 MiB" in serving.gate.evidence[0]["text"]
+    assert [choice["key"] for choice in serving.gate.choices] == ["again", "leave", "anyway"]
+    serving.host.machine.cards = dict.fromkeys(serving.host.machine.cards, 4)
+    serving.answer("again")
+    assert serving.work().state == JobState.SUCCEEDED
+
+
+def test_leaving_it_stopped(serving: Story) -> None:
+    impatient(serving)
+    serving.host.leaks = True
+    serving.request()
+    serving.approve()
+    serving.work()
+    serving.answer("leave")
+    assert serving.work().state == JobState.FAILED
+    assert "approver decided to leave" in serving.job.summary
+
+
+def test_launching_anyway_is_somebodys_decision_with_a_reason(serving: Story) -> None:
+    impatient(serving)
+    serving.host.leaks = True
+    serving.request()
+    serving.approve()
+    serving.work()
+    serving.answer("anyway", "they know")
+    assert serving.work().state == JobState.SUCCEEDED
+    assert "approver decided to launch anyway: they know" in serving.log()
+
+
+@pytest.mark.parametrize("section", ["memory", "procs", "listeners"])
+def test_what_cannot_be_measured_is_a_gate_and_never_free(serving: Story, section: str) -> None:
+    impatient(serving)
+    serving.request()
+    serving.approve()
+    serving.host.after["stop TERM"] = lambda: serving.host.machine.broken.update({section: None, "gpus": None})
+    assert serving.work().state == JobState.WAITING
+    assert "could not be measured" in serving.gate.title or "not free" in serving.gate.title
+    assert "launch start" not in serving.host.sent
+
+
+# --- Our own faults
+
+
+def test_a_fault_of_ours_is_errored_with_its_traceback(serving: Story) -> None:
+    serving.request()
+    serving.approve()
+
+    def bug() -> None:
+        raise ZeroDivisionError("a fault")
+
+    serving.host.before["watch"] = bug
+    assert serving.work().state == JobState.ERRORED
+    assert "ZeroDivisionError: a fault" in serving.job.traceback
+    assert "fault of the panel itself" in serving.job.summary
+    assert not serving.job.card_claims.exists()
+    assert serving.steps()["verify"] == StepState.FAILED
