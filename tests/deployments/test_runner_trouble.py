@@ -1,0 +1,339 @@
+"""Links that break, workers that die or are told to stop, people who cancel: nothing is done twice or by guess."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import OperationalError
+from django.utils import timezone
+
+from deployments import services
+from deployments.lifecycle import JobKind, JobState, LaunchState, StepState
+from deployments.models import Gate, Job, Launch
+from deployments.steps import base
+from hosts.transport.base import CommandTimeout, LinkLost, TransportError
+from tests.deployments.machine import OTHER_BOOT, Proc, idle_machine, serving_machine
+from tests.deployments.support import Story, make_story, raising
+
+pytestmark = pytest.mark.django_db
+LOST = LinkLost("The link broke.")
+
+
+@pytest.fixture
+def serving(ask: Callable[..., Job], approver: User, monkeypatch: pytest.MonkeyPatch) -> Story:
+    return make_story(serving_machine(), ask, monkeypatch, serves=True)
+
+
+@pytest.fixture
+def idle(ask: Callable[..., Job], approver: User, monkeypatch: pytest.MonkeyPatch) -> Story:
+    return make_story(idle_machine(), ask, monkeypatch, serves=False)
+
+
+def cancel(story: Story) -> None:
+    services.cancel_job(story.job, actor=User.objects.get(username="operator"), address="")
+
+
+# --- The host cannot be reached
+
+
+def test_a_host_that_cannot_be_reached_before_anything_was_done(serving: Story) -> None:
+    serving.host.reachable = False
+    serving.request()
+    assert serving.work().state == JobState.FAILED
+    assert "does not answer. Nothing was touched." in serving.job.summary and serving.job.hint
+    assert not serving.job.card_claims.exists() and serving.host.sent == []
+
+
+@pytest.mark.parametrize("error", [LOST, CommandTimeout("Too slow.")])
+def test_a_look_that_breaks_before_anything_was_done_is_a_failure_too(serving: Story, error: TransportError) -> None:
+    serving.host.before["probe"] = raising(error)
+    serving.request()
+    assert serving.work().state == JobState.FAILED
+    assert "Nothing was touched." in serving.job.summary
+
+
+@pytest.mark.parametrize("kind", ["stop TERM", "watch", "launch start", "follow"])
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_link_lost_after_something_was_done_is_unknown_and_goes_on_later(
+    serving: Story, kind: str, when: str
+) -> None:
+    serving.request()
+    serving.approve()
+    getattr(serving.host, when)[kind] = raising(LOST)
+    assert serving.work().state == JobState.UNKNOWN
+    job = serving.job
+    assert job.contact_lost_at is not None and job.ring_at is not None and job.ring_at > timezone.now()
+    assert "Users may still be served" in job.summary and job.owner == ""
+    assert job.card_claims.count() == 2 and job.port_claims.exists()
+    live = serving.deployment.live_launch
+    assert serving.work().state == JobState.SUCCEEDED, job.summary
+    assert serving.job.contact_lost_at is None
+    assert len(serving.host.launches) == 1, "one launch id was sent, however often"
+    assert len([proc for proc in serving.host.machine.procs.values() if proc.port == 30000]) == 1
+    assert live is None or live.state in (LaunchState.INTENDED, LaunchState.STARTING, LaunchState.SERVING)
+    assert "Contact with" in serving.log()
+
+
+def test_a_host_that_stays_away_keeps_the_job_unknown_and_the_first_time(serving: Story) -> None:
+    serving.request()
+    serving.approve()
+    serving.host.after["stop TERM"] = raising(LOST)
+    serving.work()
+    since = serving.job.contact_lost_at
+    serving.host.reachable = False
+    serving.host.sent.clear()
+    for _ in range(3):
+        assert serving.work().state == JobState.UNKNOWN
+    assert serving.job.contact_lost_at == since and serving.host.sent == []
+    assert serving.job.card_claims.exists()
+
+
+@pytest.mark.parametrize("choice", ["go_on", "end"])
+def test_after_a_quarter_of_an_hour_a_person_is_asked(serving: Story, choice: str) -> None:
+    serving.request()
+    serving.approve()
+    serving.host.after["stop TERM"] = raising(LOST)
+    serving.work()
+    Job.objects.update(contact_lost_at=timezone.now() - timedelta(minutes=16))
+    serving.host.sent.clear()
+    assert serving.work().state == JobState.WAITING
+    assert serving.host.sent == ["probe"] and serving.gate.kind == "contact"
+    serving.answer(choice)
+    assert serving.work().state == (JobState.SUCCEEDED if choice == "go_on" else JobState.FAILED)
+
+
+def test_after_a_boot_a_person_is_asked_at_once(serving: Story) -> None:
+    serving.request()
+    serving.approve()
+    serving.host.after["stop TERM"] = raising(LOST)
+    serving.work()
+    serving.host.machine.boot = OTHER_BOOT
+    assert serving.work().state == JobState.WAITING
+    assert "booted meanwhile" in serving.gate.text
+
+
+def test_a_completion_that_the_link_swallowed_is_not_the_servers_fault(serving: Story) -> None:
+    class Broken:
+        def sendall(self, data: bytes) -> None:
+            raise LOST
+
+        def settimeout(self, seconds: float | None) -> None:
+            pass
+
+        def close(self) -> None:
+            pass
+
+    serving.request()
+    serving.approve()
+    ports = serving.host.transport.ports
+    good = dict(ports)
+
+    def break_it() -> None:
+        ports[30000] = lambda _host, _port: Broken()  # type: ignore[assignment,return-value]
+        serving.host.transport.alive = False
+
+    serving.host.after["follow"] = break_it
+    assert serving.work().state == JobState.UNKNOWN
+    serving.host.after.clear()
+    ports.update(good)
+    serving.host.transport.alive = True
+    assert serving.work().state == JobState.SUCCEEDED
+
+
+# --- Workers
+
+
+@pytest.mark.parametrize("kind", ["stop TERM", "launch start", "locks release"])
+def test_a_worker_that_the_host_fences_off_stops_without_a_word(serving: Story, kind: str) -> None:
+    serving.request()
+    serving.approve()
+    serving.host.before[kind] = lambda: setattr(serving.host, "fence", 99)
+    assert serving.work().state == JobState.RUNNING, "the newer worker says how it ends"
+    assert serving.job.card_claims.exists()
+
+
+@pytest.mark.parametrize("kind", ["stop TERM", "watch", "launch start", "follow"])
+def test_a_worker_that_lost_its_job_writes_nothing(serving: Story, kind: str) -> None:
+    serving.request()
+    serving.approve()
+    written: list[object] = []
+
+    def taken_over() -> None:
+        Job.objects.update(lease_until=timezone.now() - timedelta(seconds=1))
+        assert Job.claim(serving.job.pk, owner="another") is not None
+        written[:] = [Job.objects.values().get(), serving.job.log.count()]
+
+    serving.host.after[kind] = taken_over
+    serving.work()
+    assert [Job.objects.values().get(), serving.job.log.count()] == written
+
+
+@pytest.mark.parametrize("kind", ["stop TERM", "watch", "launch start", "follow"])
+def test_another_worker_finishes_what_a_dead_one_began(serving: Story, kind: str) -> None:
+    class Dead(BaseException):
+        pass
+
+    serving.request()
+    serving.approve()
+    serving.host.after[kind] = raising(Dead())  # type: ignore[arg-type]
+    with pytest.raises(Dead):
+        serving.work()
+    assert serving.work().state == JobState.RUNNING, "the lease holds"
+    Job.objects.update(lease_until=timezone.now() - timedelta(seconds=1))
+    assert serving.work().state == JobState.SUCCEEDED, serving.job.summary
+    assert len(serving.host.launches) == 1
+    assert Launch.objects.filter(state=LaunchState.SERVING).count() == 1
+    text = "".join(serving.job.log.filter(source="server").order_by("seq").values_list("text", flat=True))
+    assert text == serving.host.log, "no gap and no repeat"
+
+
+def test_a_worker_that_is_told_to_stop_hands_the_job_back(serving: Story, rung: list[int]) -> None:
+    serving.request()
+    serving.approve()
+    told = False
+    rung.clear()
+
+    def tell() -> None:
+        nonlocal told
+        told = True
+
+    serving.host.after["stop TERM"] = tell
+    assert serving.work(lambda: told).state == JobState.QUEUED
+    assert rung == [serving.job.pk] and serving.job.lease_until is None
+    assert "launch start" not in serving.host.sent
+    assert serving.work().state == JobState.SUCCEEDED
+
+
+def test_a_database_that_fails_ends_nothing(serving: Story) -> None:
+    serving.request()
+    serving.approve()
+    serving.host.before["watch"] = raising(OperationalError("the disk is gone"))
+    assert serving.work().state == JobState.RUNNING
+    assert serving.job.lease_until is not None and serving.job.traceback == ""
+    Job.objects.update(lease_until=timezone.now() - timedelta(seconds=1))
+    assert serving.work().state == JobState.SUCCEEDED
+
+
+def test_a_job_that_somebody_has_is_left_alone(serving: Story) -> None:
+    serving.request()
+    assert Job.claim(serving.job.pk, owner="another") is not None
+    assert serving.work().owner == "another"
+    assert serving.host.sent == []
+
+
+# --- Cancelling
+
+
+@pytest.mark.parametrize("kind", ["stop TERM", "watch"])
+def test_cancelling_while_a_step_works(serving: Story, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    monkeypatch.setattr(base, "RENEW_SECONDS", 0.0)
+    serving.request()
+    serving.approve()
+    serving.host.after[kind] = lambda: cancel(serving)
+    assert serving.work().state == JobState.CANCELLED
+    assert "launch start" not in serving.host.sent and "locks release" in serving.host.sent
+    assert "Cancelled by operator" in serving.job.summary
+    assert not serving.job.card_claims.exists()
+    assert StepState.PENDING not in serving.steps().values() and StepState.RUNNING not in serving.steps().values()
+
+
+def test_cancelling_at_a_gate_after_something_was_done(serving: Story) -> None:
+    serving.host.deaf.add("TERM")
+    serving.deployment.kill_own_by_itself = False
+    serving.deployment.term_seconds = 0
+    serving.deployment.save()
+    serving.request()
+    serving.approve()
+    serving.work()
+    cancel(serving)
+    assert serving.work().state == JobState.CANCELLED
+    assert "stop KILL" not in serving.host.sent
+    assert not Gate.objects.filter(answered_at=None).exists()
+
+
+@pytest.mark.parametrize("arrived", [True, False])
+def test_cancelling_a_launch_whose_answer_was_lost_settles_it_first(idle: Story, arrived: bool) -> None:
+    idle.request(JobKind.START)
+    idle.approve()
+    (idle.host.after if arrived else idle.host.before)["launch start"] = raising(LOST)
+    assert idle.work().state == JobState.UNKNOWN
+    assert Launch.objects.get().state == LaunchState.INTENDED
+    cancel(idle)
+    idle.host.reachable = False
+    assert idle.work().state == JobState.UNKNOWN, "what it became of is not known"
+    assert idle.job.card_claims.exists()
+    idle.host.reachable = True
+    assert idle.work().state == JobState.CANCELLED
+    launch = Launch.objects.get()
+    assert launch.state == (LaunchState.STARTING if arrived else LaunchState.ABANDONED)
+    assert launch.pid == (500 if arrived else None)
+
+
+def test_a_launch_that_never_says_who_it_is_stays_unknown(idle: Story) -> None:
+    idle.request(JobKind.START)
+    idle.approve()
+    idle.host.before["launch start"] = lambda: idle.host.launches.update({str(Launch.objects.get().pk): ""})
+    assert idle.work().state == JobState.UNKNOWN
+    assert "does not say what became of launch" in idle.job.summary
+    assert idle.work().state == JobState.UNKNOWN
+
+
+def test_a_launch_that_ended_before_it_said_who_it_is_has_failed(idle: Story) -> None:
+    idle.request(JobKind.START)
+    idle.approve()
+    idle.host.before["launch start"] = lambda: idle.host.launches.update({str(Launch.objects.get().pk): "exit 125"})
+    assert idle.work().state == JobState.FAILED
+    assert Launch.objects.get().state == LaunchState.FAILED
+
+
+# --- Approvals
+
+
+def test_an_approval_that_nobody_used_in_time_is_asked_for_again(serving: Story) -> None:
+    serving.request()
+    serving.approve()
+    Gate.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
+    assert serving.work().state == JobState.WAITING
+    assert serving.host.sent == ["probe"]
+    assert Gate.objects.count() == 2
+
+
+def test_an_approval_is_used_once(serving: Story) -> None:
+    serving.request()
+    serving.approve()
+    serving.work()
+    assert Gate.objects.get().used_at is not None
+
+
+def test_a_stranger_that_comes_before_the_launch_is_seen(serving: Story) -> None:
+    serving.request()
+    serving.approve()
+    serving.deployment.memory_seconds = 0
+    serving.deployment.save()
+    stranger = Proc(9, 90, "trainer", "python train.py", uid=1000, cards=(0,))
+    serving.host.after["stop TERM"] = lambda: serving.host.machine.add(stranger) and None
+    assert serving.work().state == JobState.WAITING
+    assert serving.gate.evidence[1]["table"]["rows"] == [["9", "uid 1000", "python train.py", "GPU 0"]]
+    assert "kill" in [choice["key"] for choice in serving.gate.choices]
+    assert 9 in serving.host.machine.procs
+    serving.answer("kill")
+    serving.host.sent.clear()
+    assert serving.work().state == JobState.SUCCEEDED
+    assert serving.host.sent[0] == "stop KILL" and 9 not in serving.host.machine.procs
+
+
+def test_a_stranger_with_another_start_time_is_not_killed(serving: Story) -> None:
+    serving.request()
+    serving.approve()
+    serving.deployment.memory_seconds = 0
+    serving.deployment.save()
+    stranger = Proc(9, 90, "trainer", cards=(0,))
+    serving.host.after["stop TERM"] = lambda: serving.host.machine.add(stranger) and None
+    serving.work()
+    serving.host.machine.procs[9].start = 91
+    serving.answer("kill")
+    assert serving.work().state == JobState.WAITING
+    assert 9 in serving.host.machine.procs
