@@ -3,12 +3,11 @@
 from django.urls import URLPattern, URLResolver, include, path
 
 from controlpanel.signin import LINK_ROUTE
-from controlpanel.views import audit, health, overview, signin
+from controlpanel.views import audit, health, signin
 
 app_name = "controlpanel"
 
 _own = [
-    path("", overview.overview, name="overview"),
     path("audit/", audit.audit, name="audit"),
     path("healthz", health.healthz, name="healthz"),
     path("login/", signin.log_in, name="login"),

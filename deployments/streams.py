@@ -49,8 +49,9 @@ class JobLogStream(_Looks):
         after = cursor if isinstance(cursor, int) else 0
         items: list[dict[str, Any]] = []
         size = 0
-        rows = LogChunk.objects.filter(job_id=_number(key), seq__gt=after).order_by("seq")[: MOST_ITEMS + 1]
-        for chunk in rows:
+        rows = LogChunk.objects.filter(job_id=_number(key), seq__gt=after).order_by("seq")
+        # A few large chunks fill a batch: read no more of them than that.
+        for chunk in rows.iterator(chunk_size=16):
             size += len(chunk.text.encode(errors="replace"))
             if items and (size > LARGEST_BATCH or len(items) == MOST_ITEMS):
                 return Batch(items, items[-1]["seq"], more=True)

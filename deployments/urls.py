@@ -1,11 +1,12 @@
 from django.urls import path
 
 from deployments.lifecycle import JobKind
-from deployments.views import deployments, history, job, jobplan, profiles
+from deployments.views import deployments, history, job, jobplan, overview, profiles
 
 app_name = "deployments"
 
 urlpatterns = [
+    path("", overview.overview, name="overview"),
     path("strip/", job.strip, name="strip"),
     path("profiles/", profiles.profiles, name="profiles"),
     path("profiles/new/", profiles.new, name="profile_new"),

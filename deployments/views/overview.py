@@ -18,7 +18,7 @@ from hosts.models import Host
 @requires(Action.LOOK)
 def overview(request: HttpRequest) -> HttpResponse:
     """The overview, or with ``?part`` only the piece that is fetched again when something changed."""
-    template = "controlpanel/_overview.html" if "part" in request.GET else "controlpanel/overview.html"
+    template = "deployments/_overview.html" if "part" in request.GET else "deployments/overview.html"
     return render(request, template, _context())
 
 
