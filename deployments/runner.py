@@ -22,7 +22,7 @@ from deployments import services, tasks
 from deployments.decisions.recovery import retry_in
 from deployments.joblog import JobLog, LeaseLost
 from deployments.lifecycle import ENDED, JobState, LaunchState, StepState
-from deployments.models import Gate, Job, JobStep, Launch
+from deployments.models import Gate, Job, JobStep, Launch, Placement
 from deployments.models.job import Claim
 from deployments.remote.locks import release_cards
 from deployments.steps.base import GateOpened, HandBack, JobCancelled, StepContext, StepFailed
@@ -66,9 +66,18 @@ def _walk(claim: Claim, told_to_stop: Callable[[], bool]) -> None:
     """Do the steps that are not done, in order, until one of them does not end well."""
     log = JobLog(claim)
     step: JobStep | None = None
+    placement: Placement | None = None
     try:
         while (step := _next_step(claim)) is not None:
-            context = StepContext(claim=claim, step=step, log=log, links=links.borrow, told_to_stop=told_to_stop)
+            context = StepContext(
+                claim=claim,
+                step=step,
+                log=log,
+                links=links.borrow,
+                told_to_stop=told_to_stop,
+                placement=placement,
+            )
+            placement = context.placement
             context.checkpoint()
             regain(context)
             _begin(context)
@@ -102,11 +111,10 @@ def _next_step(claim: Claim) -> JobStep | None:
 def _begin(context: StepContext) -> None:
     """Mark the step as running."""
     step = context.step
-    with context.writing():
+    with context.writing(summary="", hint=""):
         if step.state == StepState.PENDING:
             step.state, step.started_at = StepState.RUNNING, timezone.now()
             step.save(update_fields=["state", "started_at"])
-        Job.held(context.claim).update(summary="", hint="")
 
 
 def _settle(claim: Claim, step: JobStep | None, log: JobLog, error: Exception | None) -> None:

@@ -42,6 +42,8 @@ from hosts.models import Host
 from hosts.transport.base import Transport
 
 RENEW_SECONDS = 1.0
+CHECK_FIELDS = ("label", "status", "value", "limit", "detail", "source", "measured_at")
+JOB_RELATED = ("deployment__profile", "revision__profile", "previous_revision__profile")
 
 
 class StepFailed(Exception):
@@ -82,7 +84,8 @@ class EffectRecord:
 class StepContext:
     """One step of one claimed job. Every write fails with LeaseLost once the claim is gone.
 
-    ``closing``: the job is being ended; a cancel or the worker's stop do not interrupt that.
+    ``closing``: the job is being ended; a cancel or the worker's stop do not interrupt that. ``placement``: that of
+    the step before; a job's place does not change.
     """
 
     def __init__(
@@ -94,14 +97,15 @@ class StepContext:
         links: Callable[[Host], contextlib.AbstractContextManager[Transport]],
         told_to_stop: Callable[[], bool],
         closing: bool = False,
+        placement: Placement | None = None,
     ) -> None:
         self.claim = claim
         self.step = step
         self.log = log
-        self.job: Job = Job.objects.select_related("deployment", "revision", "previous_revision").get(pk=claim.job_id)
+        self.job: Job = Job.objects.select_related(*JOB_RELATED).get(pk=claim.job_id)
         assert self.job.deployment is not None
         self.deployment: Deployment = self.job.deployment
-        self.placement: Placement = self.deployment.placement
+        self.placement: Placement = placement or self.deployment.placement
         self.host: Host = self.placement.host
         self.links = links
         self._told_to_stop = told_to_stop
@@ -156,7 +160,7 @@ class StepContext:
         """A line in the job's log."""
         self.log.say(text, step=self.step.name)
 
-    def check(
+    def measured(
         self,
         key: str,
         label: str,
@@ -166,22 +170,30 @@ class StepContext:
         limit: str = "",
         detail: str = "",
         source: str = "",
-    ) -> None:
-        """Show a measured fact with its limit; the same ``key`` again replaces it."""
+    ) -> Check:
+        """A measured fact with its limit, to be given to ``show``."""
+        return Check(
+            step=self.step,
+            key=key,
+            label=label,
+            status=status,
+            value=value[:200],
+            limit=limit[:200],
+            detail=detail,
+            source=source,
+            measured_at=timezone.now(),
+        )
+
+    def show(self, checks: Sequence[Check]) -> None:
+        """Show measured facts, all of them at once; the same ``key`` again replaces what was shown."""
         with self.writing():
-            Check.objects.update_or_create(
-                step=self.step,
-                key=key,
-                defaults={
-                    "label": label,
-                    "status": status,
-                    "value": value[:200],
-                    "limit": limit[:200],
-                    "detail": detail,
-                    "source": source,
-                    "measured_at": timezone.now(),
-                },
+            Check.objects.bulk_create(
+                checks, update_conflicts=True, unique_fields=["step", "key"], update_fields=CHECK_FIELDS
             )
+
+    def check(self, key: str, label: str, status: CheckStatus, **facts: str) -> None:
+        """Show one measured fact; ``facts`` as of ``measured``."""
+        self.show([self.measured(key, label, status, **facts)])
 
     def remember(self, **facts: Any) -> None:
         """Keep facts with the step, for when it is run again by another worker."""
@@ -198,10 +210,13 @@ class StepContext:
         hints.hint(f"readings:{self.job.pk}")
 
     @contextlib.contextmanager
-    def writing(self) -> Iterator[None]:
-        """A transaction that holds only while the job is ours, and that makes its page draw itself anew."""
+    def writing(self, **fields: Any) -> Iterator[None]:
+        """A transaction that holds only while the job is ours, and that makes its page draw itself anew.
+
+        ``fields`` of the job are set in the same statement.
+        """
         with transaction.atomic():
-            if not Job.held(self.claim).update(version=F("version") + 1):
+            if not Job.held(self.claim).update(version=F("version") + 1, **fields):
                 raise LeaseLost
             yield
         hints.hint(f"job:{self.job.pk}")
@@ -211,8 +226,7 @@ class StepContext:
     def effect(self, kind: str, *, command: str, target: Mapping[str, Any]) -> EffectRecord:
         """Store the intent of an act. From here on the host counts as touched."""
         self.checkpoint()
-        with self.writing():
-            Job.held(self.claim).update(touched=True)
+        with self.writing(touched=True):
             effect = Effect.objects.create(
                 job=self.job,
                 step=self.step,

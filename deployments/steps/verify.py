@@ -21,7 +21,7 @@ from deployments.decisions.verify import (
     decide,
 )
 from deployments.lifecycle import CheckStatus, JobKind, ServiceState
-from deployments.models import Deployment, Gate
+from deployments.models import Check, Deployment, Gate
 from deployments.plan.cards import cards_seen, holders
 from deployments.plan.collect import PROBE_SECONDS, cards_of, look_at_node
 from deployments.plan.serving import port_owners
@@ -35,7 +35,8 @@ from hosts.probe.frames import Unknown
 from hosts.probe.probe import SERVING, probe, watch
 
 SECTIONS = ("host", "memory", "procs", "fds", "listeners")
-EVERY_SECONDS = 0.08
+EVERY_SECONDS = 0.02
+"""Pause between two looks: as fast as the host allows."""
 CEILING_MIB = 64
 
 
@@ -145,41 +146,41 @@ def _others_on_node(ctx: StepContext, record: Record | None) -> tuple[HolderSeen
 
 def _show(ctx: StepContext, seen: Round) -> None:
     """The round as checks, each with value, limit and source."""
-    with ctx.writing():
-        for card in seen.cards:
-            status = (
-                CheckStatus.UNKNOWN if card.used_mib is None else CheckStatus.OK if card.is_free else CheckStatus.NOT_OK
-            )
-            ctx.check(
-                f"memory {card.uuid}",
-                f"{card.label} memory in use",
-                status,
-                value="unknown" if card.used_mib is None else f"{card.used_mib:,} MiB",
-                limit=f"{card.limit_mib:,} MiB",
-                detail=card.reason or card.uuid,
-                source="nvidia-smi",
-            )
-        _show_rest(ctx, seen)
+    ctx.show([*(_card(ctx, card) for card in seen.cards), _holders(ctx, seen), _old(ctx, seen), _port(ctx, seen)])
 
 
-def _show_rest(ctx: StepContext, seen: Round) -> None:
+def _card(ctx: StepContext, card: CardSeen) -> Check:
+    status = CheckStatus.UNKNOWN if card.used_mib is None else CheckStatus.OK if card.is_free else CheckStatus.NOT_OK
+    return ctx.measured(
+        f"memory {card.uuid}",
+        f"{card.label} memory in use",
+        status,
+        value="unknown" if card.used_mib is None else f"{card.used_mib:,} MiB",
+        limit=f"{card.limit_mib:,} MiB",
+        detail=card.reason or card.uuid,
+        source="nvidia-smi",
+    )
+
+
+def _holders(ctx: StepContext, seen: Round) -> Check:
+    label = "Others that hold the cards"
     if seen.holders is None:
-        ctx.check("holders", "Others that hold the cards", CheckStatus.UNKNOWN, limit="0", detail=seen.holders_note)
-    else:
-        names = ", ".join(f"{holder.name} ({holder.pid})" for holder in seen.holders)
-        status = CheckStatus.NOT_OK if seen.holders else CheckStatus.OK
-        ctx.check(
-            "holders",
-            "Others that hold the cards",
-            status,
-            value=str(len(seen.holders)),
-            limit="0",
-            detail=names or seen.holders_note,
-            source="device files",
-        )
+        return ctx.measured("holders", label, CheckStatus.UNKNOWN, limit="0", detail=seen.holders_note)
+    return ctx.measured(
+        "holders",
+        label,
+        CheckStatus.NOT_OK if seen.holders else CheckStatus.OK,
+        value=str(len(seen.holders)),
+        limit="0",
+        detail=", ".join(f"{holder.name} ({holder.pid})" for holder in seen.holders) or seen.holders_note,
+        source="device files",
+    )
+
+
+def _old(ctx: StepContext, seen: Round) -> Check:
     survivors = seen.survivors
     status = CheckStatus.UNKNOWN if survivors is None else CheckStatus.NOT_OK if survivors else CheckStatus.OK
-    ctx.check(
+    return ctx.measured(
         "survivors",
         "Old processes alive",
         status,
@@ -188,9 +189,14 @@ def _show_rest(ctx: StepContext, seen: Round) -> None:
         detail=", ".join(map(str, survivors or ())),
         source="/proc",
     )
-    port = {True: CheckStatus.OK, False: CheckStatus.NOT_OK, None: CheckStatus.UNKNOWN}[seen.port_free]
+
+
+def _port(ctx: StepContext, seen: Round) -> Check:
+    status = {True: CheckStatus.OK, False: CheckStatus.NOT_OK, None: CheckStatus.UNKNOWN}[seen.port_free]
     words = {True: "free", False: "taken", None: "unknown"}[seen.port_free]
-    ctx.check("port", f"Port {ctx.deployment.port}", port, value=words, limit="free", source="/proc/net/tcp")
+    return ctx.measured(
+        "port", f"Port {ctx.deployment.port}", status, value=words, limit="free", source="/proc/net/tcp"
+    )
 
 
 def _free(ctx: StepContext, last: Round, boot_id: str) -> None:
