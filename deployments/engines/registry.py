@@ -1,4 +1,4 @@
-"""The engines the panel knows. To support another: a module beside this one, and a line here."""
+"""The engines the panel knows. PURE. To support another: a module beside this one, and a line here."""
 
 from __future__ import annotations
 
