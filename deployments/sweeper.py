@@ -33,11 +33,13 @@ def sweep() -> None:
 
 def _left_lying() -> list[int]:
     """Jobs whose lease has lapsed, or whose time to be rung has come; each is put off so that it is rung once."""
-    lapsed = Q(state=JobState.RUNNING) & (Q(lease_until=None) | Q(lease_until__lt=Now()))
-    due = Q(ring_at__lt=Now(), state__in=CLAIMABLE) & (Q(lease_until=None) | Q(lease_until__lt=Now()))
+    nobody = Q(lease_until=None) | Q(lease_until__lt=Now())
+    lapsed = Q(state=JobState.RUNNING) & (Q(ring_at=None) | Q(ring_at__lt=Now()))
+    due = Q(state__in=CLAIMABLE, ring_at__lt=Now())
+    left = nobody & (lapsed | due)
     found = []
-    for job_id in Job.objects.filter(lapsed | due).values_list("pk", flat=True):
-        if Job.objects.filter(lapsed | due, pk=job_id).update(ring_at=timezone.now() + RING_AGAIN):
+    for job_id in Job.objects.filter(left).values_list("pk", flat=True):
+        if Job.objects.filter(left, pk=job_id).update(ring_at=timezone.now() + RING_AGAIN):
             found.append(job_id)
     return found
 

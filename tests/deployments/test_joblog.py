@@ -1,0 +1,145 @@
+"""The one door into a job's log: numbered, masked, every byte of a server's log once or declared dropped."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from itertools import pairwise
+
+import pytest
+from django.utils import timezone
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.django import TestCase
+
+from deployments.joblog import CHUNK_BYTES, JobLog, LeaseLost, ServerLog, text_of
+from deployments.lifecycle import JobState
+from deployments.models import Job, Launch, LogChunk
+from deployments.models.job import Claim
+from tests.factories import make_deployment, make_job, make_launch
+
+pytestmark = pytest.mark.django_db
+SECRET = "sk-abcdefghijklmnopqrstuvwxyz0123456789"
+
+
+def claimed() -> tuple[Claim, Launch]:
+    deployment = make_deployment()
+    claim = Job.claim(make_job(deployment, state=JobState.QUEUED).pk, owner="me")
+    assert claim is not None
+    return claim, make_launch(deployment)
+
+
+def server(claim: Claim, launch: Launch) -> ServerLog:
+    return JobLog(claim).server(launch, step="check")
+
+
+def sizes(launch: Launch) -> tuple[int, int]:
+    """Bytes that the chunks stand for, and where they end; without a gap or an overlap."""
+    rows = list(LogChunk.objects.filter(launch=launch).order_by("seq"))
+    for before, after in pairwise(rows):
+        assert after.offset == before.offset + before.length
+    return sum(row.length - row.dropped for row in rows), sum(row.dropped for row in rows)
+
+
+def test_lines_are_numbered_without_a_gap_also_by_the_next_worker() -> None:
+    claim, _ = claimed()
+    JobLog(claim).say("one", step="plan")
+    log = JobLog(claim)
+    log.say("two\n", step="stop")
+    log.say("three", step="stop")
+    rows = LogChunk.objects.order_by("seq").values_list("seq", "text", "source", "step")
+    assert list(rows) == [
+        (1, "one\n", "panel", "plan"), (2, "two\n", "panel", "stop"), (3, "three\n", "panel", "stop"),
+    ]  # fmt: skip
+
+
+def test_who_lost_the_job_writes_nothing() -> None:
+    claim, launch = claimed()
+    log = JobLog(claim)
+    Job.objects.update(lease_until=timezone.now() - timedelta(seconds=1))
+    with pytest.raises(LeaseLost):
+        log.say("late", step="plan")
+    with pytest.raises(LeaseLost):
+        log.server(launch, step="check").feed(0, b"late\n")
+    assert not LogChunk.objects.exists()
+
+
+def test_secrets_are_masked_in_our_own_words_and_in_the_servers() -> None:
+    claim, launch = claimed()
+    JobLog(claim).say(f"HF_TOKEN={SECRET}", step="plan")
+    log = server(claim, launch)
+    data = f"loading\napi_key='{SECRET}'\ndone\n".encode()
+    for position in range(0, len(data), 7):
+        log.feed(position, data[position : position + 7])
+    log.flush()
+    text = "".join(LogChunk.objects.values_list("text", flat=True))
+    assert SECRET not in text and SECRET[:20] not in text
+    assert "loading" in text and "done" in text
+
+
+def test_half_a_line_waits_and_is_asked_for_again_by_the_next_worker() -> None:
+    claim, launch = claimed()
+    log = server(claim, launch)
+    assert log.feed(0, b"one\ntw") == "one\n"
+    assert (log.offset, log.wanted) == (4, 6)
+    assert server(claim, launch).wanted == 4
+    assert log.feed(6, b"o\n") == "two\n"
+    assert text_of(launch) == "one\ntwo\n"
+
+
+def test_what_came_twice_is_stored_once() -> None:
+    claim, launch = claimed()
+    log = server(claim, launch)
+    log.feed(0, b"one\ntwo\n")
+    log.feed(0, b"one\ntwo\nthree\n")
+    log.feed(4, b"two\n")
+    assert text_of(launch) == "one\ntwo\nthree\n"
+
+
+def test_a_gap_is_declared() -> None:
+    claim, launch = claimed()
+    log = server(claim, launch)
+    log.feed(0, b"one\ntw")
+    log.feed(100, b"later\n")
+    assert sizes(launch) == (12, 94)
+    assert "[94 bytes of the log were lost on the host]" in text_of(launch)
+    assert "tw" in text_of(launch)
+
+
+def test_a_line_without_end_is_cut_into_chunks() -> None:
+    claim, launch = claimed()
+    log = server(claim, launch)
+    log.feed(0, b"x" * (2 * CHUNK_BYTES + 10))
+    log.flush()
+    assert text_of(launch) == "x" * (2 * CHUNK_BYTES + 10)
+    assert max(len(chunk.text) for chunk in LogChunk.objects.all()) < 2 * CHUNK_BYTES
+
+
+def test_bytes_that_are_no_text() -> None:
+    claim, launch = claimed()
+    log = server(claim, launch)
+    log.feed(0, b"a\xff\0b\n")
+    assert text_of(launch) == "a\ufffd\ufffdb\n"
+    assert sizes(launch) == (5, 0)
+
+
+class AnyCutting(TestCase):
+    """Whatever the pieces, the repeats and the workers: the bytes are all there, once."""
+
+    @settings(max_examples=25, deadline=None)
+    @given(
+        st.lists(st.sampled_from(["line\n", "half", "é\n", "\r", "\n\n", "🙂", "x" * 50]), max_size=12),
+        st.lists(st.tuples(st.integers(0, 60), st.integers(1, 90), st.booleans()), max_size=15),
+    )
+    def test_any_cutting(self, parts: list[str], reads: list[tuple[int, int, bool]]) -> None:
+        claim, launch = claimed()
+        data = "".join(parts).encode()
+        log = server(claim, launch)
+        for back, size, dies in reads:
+            if dies:
+                log = server(claim, launch)
+            begin = max(0, log.wanted - back)
+            log.feed(begin, data[begin : begin + size])
+        log.feed(log.wanted, data[log.wanted :])
+        log.flush()
+        assert text_of(launch) == data.decode()
+        assert sizes(launch) == (len(data), 0)
