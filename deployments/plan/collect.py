@@ -18,11 +18,14 @@ EARLIER_LAUNCHES = 200
 NODE_SECTIONS = ("host", "gpus", "procs", "uids", "fds", "pids")
 
 
-def plan_for(ctx: StepContext) -> Plan:
-    """The plan of this job as the facts are now. Raises TransportError, or CannotPlan for what cannot be seen."""
+def plan_for(ctx: StepContext, *, count_requests: bool = True) -> Plan:
+    """The plan of this job as the facts are now. Raises TransportError, or CannotPlan for what cannot be seen.
+
+    ``count_requests``: ask the server how many requests run, which no approval is bound to.
+    """
     new = recipe_of(ctx.job.revision)
-    facts, requests = _look(ctx, new)
     launch = ctx.live_launch()
+    facts = _look(ctx, new, launch)
     proven = ctx.deployment.proven_revision
     return make_plan(
         PlanInput(
@@ -41,7 +44,7 @@ def plan_for(ctx: StepContext) -> Plan:
             facts=facts,
             node_facts=look_at_node(ctx),
             earlier=_earlier(ctx),
-            requests=requests,
+            requests=running_requests(ctx) if count_requests else None,
         )
     )
 
@@ -85,12 +88,11 @@ def look_at_node(ctx: StepContext) -> HostFacts | None:
         )
 
 
-def _look(ctx: StepContext, new: Recipe | None) -> tuple[HostFacts, int | None]:
-    launch = ctx.live_launch()
+def _look(ctx: StepContext, new: Recipe | None, launch: Launch | None) -> HostFacts:
     pids = [launch.pid] if launch is not None and launch.pid is not None else []
     port = new.port if new else ctx.deployment.port
     with ctx.link() as transport:
-        facts = probe(
+        return probe(
             transport,
             sections=(*SERVING, "disk"),
             timeout=PROBE_SECONDS,
@@ -100,12 +102,16 @@ def _look(ctx: StepContext, new: Recipe | None) -> tuple[HostFacts, int | None]:
             sudo=ctx.host.sudo,
             tick=ctx.tick,
         )
-        requests = None
-        if launch is not None and ctx.engine.metrics_path:
-            try:
-                page = HttpRequest("GET", ctx.engine.metrics_path, timeout=3.0)
-                answer = http.ask(transport, ctx.deployment.port, page, tick=ctx.tick)
-                requests = ctx.engine.running_requests(answer.body.decode(errors="replace"))
-            except (http.NoAnswer, TransportError):
-                requests = None
-    return facts, requests
+
+
+def running_requests(ctx: StepContext) -> int | None:
+    """How many requests the server of our live launch says it works on; None when it does not say."""
+    if ctx.live_launch() is None or not ctx.engine.metrics_path:
+        return None
+    page = HttpRequest("GET", ctx.engine.metrics_path, timeout=3.0)
+    try:
+        with ctx.link() as transport:
+            answer = http.ask(transport, ctx.deployment.port, page, tick=ctx.tick)
+    except (http.NoAnswer, TransportError):
+        return None
+    return ctx.engine.running_requests(answer.body.decode(errors="replace"))

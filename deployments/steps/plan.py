@@ -10,7 +10,7 @@ from django.utils import timezone
 from controlpanel.masking import mask_values
 from deployments.lifecycle import JobKind
 from deployments.models import Gate, Job
-from deployments.plan.collect import plan_for
+from deployments.plan.collect import plan_for, running_requests
 from deployments.plan.plan import CannotPlan, Plan, what_changed
 from deployments.steps.base import GateOpened, StepContext, StepFailed
 
@@ -40,10 +40,10 @@ def _in_time(approval: Gate) -> bool:
     return approval.expires_at is None or timezone.now() < approval.expires_at
 
 
-def make(ctx: StepContext) -> Plan:
+def make(ctx: StepContext, *, count_requests: bool = True) -> Plan:
     """Make the plan from the facts as they are now. Raises StepFailed when something needed cannot be seen."""
     try:
-        return plan_for(ctx)
+        return plan_for(ctx, count_requests=count_requests)
     except CannotPlan as error:
         raise StepFailed(str(error), hint="Mend that on the host, then plan again.") from error
 
@@ -88,12 +88,13 @@ def _cost(ctx: StepContext, data: dict[str, Any]) -> str:
 
 def approve_anew_if_stale(ctx: StepContext) -> Plan:
     """At the start of a step that acts: are the facts still those of the approval? Raises GateOpened when not."""
-    made = make(ctx)
+    made = make(ctx, count_requests=False)
     if made.hash == ctx.job.plan_hash:
         return made
     if made.data["blocked"]:
         reasons = [warning for warning in made.data["warnings"] if warning["blocks"]]
         raise StepFailed(" ".join(warning["text"] for warning in reasons), hint=reasons[0]["todo"])
+    made.data["requests"] = running_requests(ctx)
     changed = what_changed((ctx.job.plan or {}).get("binding", {}), made.data["binding"])
     ctx.say(f"The plan is out of date: {'; '.join(changed)}.")
     raise ask_for_approval(ctx, made, title="The plan is out of date. Approve the new one?", changed=changed)

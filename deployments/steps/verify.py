@@ -201,8 +201,9 @@ def _port(ctx: StepContext, seen: Round) -> Check:
 
 def _free(ctx: StepContext, last: Round, boot_id: str) -> None:
     """Free: learn baselines that are not known, and remember what was measured for the launch and the diagnosis."""
+    unlearnt = {card.uuid for card in cards_of(ctx) if card.baseline_mib is None}
     for card in last.cards:
-        if card.used_mib is not None and card.used_mib <= CEILING_MIB:
+        if card.uuid in unlearnt and card.used_mib is not None and card.used_mib <= CEILING_MIB:
             Gpu.objects.filter(host=ctx.host, uuid=card.uuid, baseline_mib=None).update(baseline_mib=card.used_mib)
     memory = {card.uuid: card.used_mib for card in last.cards}
     ctx.remember(memory=memory, boot_id=boot_id, verified_at=timezone.now().isoformat())
