@@ -37,7 +37,7 @@ def run(directory: Path) -> int:
     with Fleet(directory, hosts=hosts, nodes=nodes) as fleet:
         print(f"demo: {len(fleet.machines)} simulated hosts are up in {fleet.seconds:.2f} s", file=sys.stderr)
         put_models(fleet, data)
-        _prepare_panel(fleet)
+        prepare_panel(fleet)
         return _run_panel()
 
 
@@ -55,7 +55,7 @@ def put_models(fleet: Fleet, data: Path) -> None:
         (models / "tiny.gguf").write_bytes(gguf.read_bytes())
 
 
-def _prepare_panel(fleet: Fleet) -> None:
+def prepare_panel(fleet: Fleet) -> None:
     """The panel's tables, its key on every host, and, the first time, hosts and deployments to begin with."""
     os.environ["DJANGO_SETTINGS_MODULE"] = "controlpanel.settings"
     import django

@@ -75,7 +75,8 @@ def known_launch(launch: Launch | None) -> KnownLaunch | None:
     """What was recorded of a launch."""
     if launch is None:
         return None
-    return KnownLaunch(str(launch.pk), launch.boot_id, launch.pid, launch.start_time)
+    argv = tuple(launch.requested.get("argv", ()))
+    return KnownLaunch(str(launch.pk), launch.boot_id, launch.pid, launch.start_time, argv)
 
 
 def look_at_node(ctx: StepContext) -> HostFacts | None:

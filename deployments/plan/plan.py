@@ -65,6 +65,7 @@ class Plan:
     data: dict[str, Any]
     hash: str
     serving: Serving
+    cards: tuple[CardSeen, ...]
 
 
 class CannotPlan(Exception):
@@ -108,7 +109,7 @@ def make_plan(asked: PlanInput) -> Plan:
         "strangers": sorted([h.pid, h.start_time] for h in others) if not isinstance(others, Unknown) else "unknown",
         "blocked": sorted(warning["text"] for warning in warnings if warning["blocks"]),
     }
-    running = _running_argv(facts, serving)
+    running = _running_argv(asked, serving)
     data = {
         "version": VERSION,
         "sections": [_place(asked, facts), _cards(cards, asked), _disk(asked)],
@@ -122,7 +123,7 @@ def make_plan(asked: PlanInput) -> Plan:
         "requests": asked.requests,
         "binding": binding,
     }
-    return Plan(data, hash_of(binding), serving)
+    return Plan(data, hash_of(binding), serving, cards)
 
 
 def hash_of(binding: Mapping[str, Any]) -> str:
@@ -155,8 +156,13 @@ def _bound(serving: Serving, facts: HostFacts) -> list[list[int]]:
     return [[p.pid, p.start_time] for p in serving.processes if p.pid == root or p.pid in holding]
 
 
-def _running_argv(facts: HostFacts, serving: Serving) -> tuple[str, ...] | None:
-    detail = facts.details.get(serving.root.pid) if serving.root is not None else None
+def _running_argv(asked: PlanInput, serving: Serving) -> tuple[str, ...] | None:
+    """The command that serves: as we sent it, if we did (a wrapper may have become another program since)."""
+    if serving.root is None:
+        return None
+    if asked.launch is not None and asked.launch.pid == serving.root.pid and asked.launch.argv:
+        return asked.launch.argv
+    detail = asked.facts.details.get(serving.root.pid)
     return detail.argv if detail is not None and detail.argv else None
 
 

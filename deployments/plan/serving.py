@@ -18,6 +18,7 @@ class KnownLaunch:
     boot_id: str
     pid: int | None
     start_time: int | None
+    argv: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -69,3 +69,11 @@ take_fence() {
     { printf '%s\n' "$FENCE" > "$BASE/fence.new"; } 2> /dev/null && mv "$BASE/fence.new" "$BASE/fence" ||
         refuse "cannot write below $BASE: the disk may be full"
 }
+
+# The memory of the cards, a line each, for the curve.
+tell_memory() {
+    [ -n "$CARDS" ] || return 0
+    timeout 2 nvidia-smi --query-gpu=uuid,memory.used --format=csv,noheader,nounits 2>&1 | while read -r UUID USED; do
+        say gpu "${UUID%,}" "$USED"
+    done
+}

@@ -49,13 +49,6 @@ tell_listener() {
     say listen ours
 }
 
-tell_memory() {
-    [ -n "$CARDS" ] || return 0
-    timeout 10 nvidia-smi --query-gpu=uuid,memory.used --format=csv,noheader,nounits 2>&1 | while read -r UUID USED; do
-        say gpu "${UUID%,}" "$USED"
-    done
-}
-
 end_with_stdin
 now
 BEGIN=$NOW END=$((NOW + SECONDS_MAX * 100)) BEAT=$NOW READ=0 LISTEN=0

@@ -15,7 +15,7 @@ flock -u 9
 
 end_with_stdin
 now
-END=$((NOW + SECONDS_MAX * 100)) BEAT=$NOW PAUSE=0.02 LAST=-
+END=$((NOW + SECONDS_MAX * 100)) BEAT=$NOW PAUSE=0.02 LAST=- READ=$NOW
 while :; do
     ALIVE=''
     for WORD in $WATCHED; do
@@ -28,6 +28,10 @@ while :; do
     fi
     [ -n "$ALIVE" ] || break
     [ "$NOW" -lt "$END" ] || break
+    if [ "$NOW" -ge "$READ" ]; then
+        tell_memory
+        READ=$((NOW + 25))
+    fi
     [ $((END - NOW)) -lt $((SECONDS_MAX * 90)) ] && PAUSE=0.1
     sleep "$PAUSE"
 done

@@ -124,9 +124,7 @@ def _take(ctx: StepContext, row: Launch, log: ServerLog, readiness: Readiness, s
             if readiness.listener != before:
                 _show(ctx, readiness)
         case "gpu":
-            used = said.rest[1] if len(said.rest) > 1 else ""
-            if said.rest[0] in ctx.placement.gpu_uuids:
-                ctx.readings({said.rest[0]: int(used) if used.isdigit() else None})
+            ctx.reading_said(said.rest)
         case "rebooted":
             raise ServerEnded(None)
         case "exited":

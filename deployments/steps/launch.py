@@ -167,7 +167,8 @@ def _settle(ctx: StepContext, row: Launch, said: list[Said]) -> None:
                 _back_to_verify(ctx, row, line)
                 return
     _adopt(ctx, row, said)
-    ctx.finish(f"Started with {row.revision} as pid {row.pid}; its log is {row.log_path}.")
+    ctx.say(f"Its log on {ctx.host} is {row.log_path}.")
+    ctx.finish(f"Started with {row.revision} as pid {row.pid}.")
 
 
 def _give_up(ctx: StepContext, row: Launch, message: str, *, hint: str) -> None:

@@ -189,6 +189,8 @@ def _watch(ctx: StepContext, script: Script, host: Host, total: int, *, sent: Ru
                         f"This login may not signal process {said.text}: it belongs to another user.",
                         hint="Give the login sudo rights, or log in as root or as the server's user.",
                     )
+                case "gpu":
+                    ctx.reading_said(said.rest)
                 case "alive":
                     if sent is not None:
                         ctx.remember(rung=sent, at=began.isoformat())
