@@ -21,8 +21,11 @@ def store_cards(host: Host, facts: HostFacts, *, source: str) -> None:
     else:
         problem, readings = " ".join(facts.gpus.faults), facts.gpus.gpus
     with transaction.atomic():
-        for reading in readings:
-            Gpu.objects.update_or_create(host=host, uuid=reading.uuid, defaults=_fields(reading, facts, source))
+        for position, reading in enumerate(readings):
+            fields = _fields(reading, facts, source)
+            # A card whose index could not be read still needs one to be listed by.
+            first = {"index": position, **fields}
+            Gpu.objects.update_or_create(host=host, uuid=reading.uuid, defaults=fields, create_defaults=first)
         missing = Gpu.objects.filter(host=host).exclude(uuid__in=[reading.uuid for reading in readings])
         # Not listed is not free: its last value must not be taken for a fresh one.
         missing.update(used_mib=None, unread_reason=problem or "nvidia-smi does not list this card any more.")
