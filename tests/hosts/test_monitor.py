@@ -1,0 +1,218 @@
+"""The monitor: one at a time for each host, a thread each, and nobody is forgotten after trouble."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from hosts import links, monitor
+from hosts.models import Gpu, Host
+from hosts.monitor import OWNER, Monitor, _Keeper
+from hosts.probe.facts import HostFacts
+from hosts.probe.fake import frame_bytes
+from hosts.transport.base import ConnectTimeout
+from hosts.transport.fake import Call, FakeTransport, Reply
+from tests.deployments.machine import Machine, idle_machine
+from tests.factories import make_host
+
+pytestmark = pytest.mark.django_db
+
+
+@dataclass
+class Watching:
+    """Remembers what it was told."""
+
+    wants: list[int] = field(default_factory=list)
+    facts: list[HostFacts] = field(default_factory=list)
+    reasons: list[str] = field(default_factory=list)
+
+    def ports(self, host: Host) -> Sequence[int]:
+        return self.wants
+
+    def saw(self, host: Host, facts: HostFacts) -> None:
+        self.facts.append(facts)
+
+    def lost(self, host: Host, reason: str) -> None:
+        self.reasons.append(reason)
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(monitor, "close_old_connections", lambda: None)
+    monkeypatch.setattr(monitor, "FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(monitor, "LONGEST_PAUSE", 0.001)
+
+
+class Hosts:
+    """What the links lead to."""
+
+    def __init__(self, machine: Machine, frames: int = 3) -> None:
+        self.machine, self.frames = machine, frames
+        self.errors: list[Exception] = []
+        self.asked: list[Call] = []
+
+    @contextlib.contextmanager
+    def borrow(self, host: Host) -> Iterator[FakeTransport]:
+        if self.errors:
+            raise self.errors.pop(0)
+        yield FakeTransport().on("sh", reply=self._watch)
+
+    def _watch(self, call: Call) -> Reply:
+        self.asked.append(call)
+        token = call.stdin.partition(b"\n")[0].removeprefix(b"TOKEN=").decode()
+        return Reply(chunks=tuple(frame_bytes(token, self.machine.sections()) for _ in range(self.frames)))
+
+
+@pytest.fixture
+def there(monkeypatch: pytest.MonkeyPatch) -> Hosts:
+    hosts = Hosts(idle_machine())
+    monkeypatch.setattr(links, "borrow", hosts.borrow)
+    return hosts
+
+
+def owners() -> dict[str, str]:
+    return dict(Host.objects.values_list("name", "monitor_owner"))
+
+
+def test_which_hosts_are_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    followed: list[int] = []
+    soon, ago = timezone.now() + timedelta(seconds=10), timezone.now() - timedelta(seconds=1)
+    free = make_host(name="free")
+    dead = make_host(name="dead", monitor_owner="other", monitor_lease_until=ago)
+    ours = make_host(name="ours", monitor_owner=OWNER, monitor_lease_until=soon)
+    make_host(name="theirs", monitor_owner="other", monitor_lease_until=soon)
+    make_host(name="untested", reach=Host.Reach.UNKNOWN)
+    away = make_host(name="away", reach=Host.Reach.UNREACHABLE)
+    monkeypatch.setattr(Monitor, "_follow", lambda self, pk: followed.append(pk))
+    Monitor()._round()
+    assert set(followed) == {free.pk, dead.pk, ours.pk, away.pk}
+    assert owners() == {"free": OWNER, "dead": OWNER, "ours": OWNER, "theirs": "other", "untested": "", "away": OWNER}
+    lease = Host.objects.get(name="ours").monitor_lease_until
+    assert lease is not None and lease > timezone.now() + timedelta(seconds=10)
+
+
+def test_a_host_that_another_monitor_has_taken_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    host, stops = make_host(), []
+    live = threading.Event()
+
+    def follow(self: Monitor, pk: int) -> None:
+        stop = threading.Event()
+        stops.append(stop)
+        thread = threading.Thread(target=live.wait, daemon=True)
+        thread.start()
+        self._followers[pk] = monitor._Follower(thread, stop)
+
+    monkeypatch.setattr(Monitor, "_follow", follow)
+    made = Monitor()
+    made._round()
+    made._round()
+    assert len(stops) == 1, "one thread a host"
+    Host.objects.update(monitor_owner="other", monitor_lease_until=timezone.now() + timedelta(seconds=10))
+    made._round()
+    assert stops[0].is_set() and host.pk not in made._followers
+    live.set()
+
+
+def run_host(made: Monitor, host: Host, watching: Watching, *, readings: int = 0, losses: int = 0) -> None:
+    """Until that much was told."""
+    stop = threading.Event()
+
+    def enough() -> None:
+        if len(watching.facts) >= readings and len(watching.reasons) >= losses:
+            stop.set()
+
+    saw, lost = watching.saw, watching.lost
+    watching.saw = lambda host, facts: (saw(host, facts), enough())[0]  # type: ignore[method-assign]
+    watching.lost = lambda host, reason: (lost(host, reason), enough())[0]  # type: ignore[method-assign]
+    made._run_host(host.pk, stop)
+
+
+def test_readings_are_stored_and_told(there: Hosts) -> None:
+    host, watching = make_host(reach=Host.Reach.UNREACHABLE), Watching()
+    run_host(Monitor(watchers=[watching]), host, watching, readings=3)
+    assert Gpu.objects.filter(host=host).count() == 2
+    host.refresh_from_db()
+    assert host.reach == Host.Reach.REACHABLE
+
+
+def test_after_trouble_it_says_so_and_tries_again(there: Hosts) -> None:
+    host, watching = make_host(), Watching()
+    there.errors = [ConnectTimeout("No answer."), ConnectTimeout("No answer.")]
+    run_host(Monitor(watchers=[watching]), host, watching, readings=1, losses=2)
+    assert watching.reasons == ["No answer."] * 2
+    host.refresh_from_db()
+    assert host.reach == Host.Reach.REACHABLE
+
+
+def test_a_fault_of_ours_does_not_leave_the_host_unread(there: Hosts) -> None:
+    watching = Watching()
+    there.errors = [ZeroDivisionError()]
+    run_host(Monitor(watchers=[watching]), make_host(), watching, readings=1)
+    assert watching.facts
+
+
+def test_a_probe_that_ends_is_started_again(there: Hosts) -> None:
+    watching = Watching()
+    run_host(Monitor(watchers=[watching]), make_host(), watching, readings=7)
+    assert len(there.asked) == 3
+
+
+def test_ports_are_watched_as_soon_as_somebody_wants_to_know(there: Hosts) -> None:
+    there.frames = 6
+    watching = Watching()
+    made = Monitor(watchers=[watching])
+    saw = watching.saw
+
+    def want(host: Host, facts: HostFacts) -> None:
+        saw(host, facts)
+        watching.wants = [30000]
+
+    watching.saw = want  # type: ignore[method-assign]
+    run_host(made, make_host(), watching, readings=5)
+    first, second = (call.argv for call in there.asked)
+    assert "port=30000" not in first and "procs" not in first[3]
+    assert "port=30000" in second and {"procs", "listeners"} <= set(second[3].split(","))
+    assert first[-1] == second[-1], "the newer takes the older's slot"
+
+
+def test_a_host_that_was_removed_ends_its_thread(there: Hosts) -> None:
+    Monitor()._run_host(12345, threading.Event())
+    assert there.asked == []
+
+
+def test_the_same_reading_is_not_stored_again_within_two_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    stored: list[object] = []
+    monkeypatch.setattr(monitor, "store_cards", lambda host, facts, *, source: stored.append(facts))
+    keeper, machine = _Keeper(make_host()), idle_machine()
+    first = machine.facts()
+
+    def later(seconds: float) -> HostFacts:
+        return replace(machine.facts(), measured_at=first.measured_at + timedelta(seconds=seconds))
+
+    for facts in (first, later(1), later(1.9)):
+        keeper.keep(facts)
+    assert len(stored) == 1
+    keeper.keep(later(2))
+    assert len(stored) == 2
+    machine.cards["GPU-aaaa"] = 99
+    keeper.keep(later(2.1))
+    assert len(stored) == 3
+
+
+def test_the_end_gives_the_hosts_back(there: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:
+    host = make_host()
+    stop = threading.Event()
+
+    def follow(self: Monitor, pk: int) -> None:
+        stop.set()
+
+    monkeypatch.setattr(Monitor, "_follow", follow)
+    Monitor().run(stop)
+    host.refresh_from_db()
+    assert (host.monitor_owner, host.monitor_lease_until) == ("", None)
