@@ -124,7 +124,10 @@ def _settle(claim: Claim, step: JobStep | None, log: JobLog, error: Exception | 
         case None:
             _end(claim, log, JobState.SUCCEEDED, summary=_how_it_went(job))
         case GateOpened():
-            Job.leave(claim, state=JobState.WAITING, summary=str(error))
+            with transaction.atomic():
+                if not Job.leave(claim, state=JobState.WAITING, summary=str(error)):
+                    raise LeaseLost
+                error.gate.save()
         case HandBack():
             log.say("This worker was told to stop; another goes on.", step=step.name if step else "")
             Job.leave(claim, state=JobState.QUEUED, ring_at=timezone.now())

@@ -57,7 +57,11 @@ class StepFailed(Exception):
 
 
 class GateOpened(Exception):
-    """A question for a person is open; its row is written."""
+    """A question for a person. Its row is written when the job begins to wait, not before: nobody can answer early."""
+
+    def __init__(self, gate: Gate) -> None:
+        super().__init__(gate.title)
+        self.gate = gate
 
 
 class JobCancelled(Exception):
@@ -209,6 +213,11 @@ class StepContext:
         )
         hints.hint(f"readings:{self.job.pk}")
 
+    def reading_said(self, words: Sequence[str]) -> None:
+        """A point of the curve from a script's line: uuid and MiB. Cards of others are not ours to show."""
+        if len(words) == 2 and words[0] in self.placement.gpu_uuids:
+            self.readings({words[0]: int(words[1]) if words[1].isdigit() else None})
+
     @contextlib.contextmanager
     def writing(self, **fields: Any) -> Iterator[None]:
         """A transaction that holds only while the job is ours, and that makes its page draw itself anew.
@@ -255,9 +264,9 @@ class StepContext:
         plan_hash: str = "",
         expires_in: timedelta | None = None,
     ) -> GateOpened:
-        """Open a gate; ``raise`` what this returns."""
-        with self.writing():
-            Gate.objects.create(
+        """Ask a person; ``raise`` what this returns."""
+        return GateOpened(
+            Gate(
                 job=self.job,
                 step=self.step,
                 kind=kind,
@@ -268,7 +277,7 @@ class StepContext:
                 plan_hash=plan_hash,
                 expires_at=timezone.now() + expires_in if expires_in else None,
             )
-        return GateOpened(title)
+        )
 
     def answer(self, kind: str) -> Gate | None:
         """The answer to this step's newest gate of this kind, used up by this call; None when there is none."""
