@@ -43,9 +43,11 @@ def _in_time(approval: Gate) -> bool:
 def make(ctx: StepContext, *, count_requests: bool = True) -> Plan:
     """Make the plan from the facts as they are now. Raises StepFailed when something needed cannot be seen."""
     try:
-        return plan_for(ctx, count_requests=count_requests)
+        made = plan_for(ctx, count_requests=count_requests)
     except CannotPlan as error:
         raise StepFailed(str(error), hint="Mend that on the host, then plan again.") from error
+    ctx.readings({card.uuid: card.used_mib for card in made.cards})
+    return made
 
 
 def ask_for_approval(ctx: StepContext, made: Plan, *, title: str, changed: list[str] | None = None) -> GateOpened:
