@@ -17,6 +17,8 @@ from hosts.probe.frames import Unknown
 from hosts.probe.processes import HostIdentity, ProcessTable
 
 REFRESH_SECONDS = 2.0
+RUNS = (LaunchState.STARTING, LaunchState.SERVING)
+"""A launch whose job was cancelled or gave up while it started may serve all the same."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,7 @@ def _watched() -> dict[int, list[Watched]]:
     """Deployments that no job is at work on, by host."""
     serving = {
         launch.deployment_id: launch
-        for launch in Launch.objects.filter(state=LaunchState.SERVING).select_related("deployment")
+        for launch in Launch.objects.filter(state__in=RUNS).select_related("deployment")
     }
     found: dict[int, list[Watched]] = {}
     idle = Placement.objects.exclude(deployment__jobs__state__in=ACTIVE).select_related("deployment")
@@ -86,7 +88,7 @@ def _judge(launch: Launch, host: HostIdentity, table: ProcessTable, *, listens: 
     alive = same_boot and process is not None and process.start_time == launch.start_time
     if not alive or process is None or process.is_dead_zombie:
         why = "the host has booted" if not same_boot else "its process is gone"
-        serving = Launch.objects.filter(pk=launch.pk, state=LaunchState.SERVING)
+        serving = Launch.objects.filter(pk=launch.pk, state__in=RUNS)
         if serving.exclude(deployment__jobs__state__in=ACTIVE).update(
             state=LaunchState.ENDED, ended_at=timezone.now(), end_reason=f"found ended: {why}"
         ):

@@ -1,0 +1,121 @@
+"""The state of a deployment between jobs: what was seen, and unknown when nothing was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from deployments.lifecycle import JobState, LaunchState, ServiceState
+from deployments.models import Deployment, Launch
+from deployments.watch import DeploymentWatcher
+from tests.deployments.machine import BOOT, OTHER_BOOT, Machine, Proc, idle_machine, serving_machine
+from tests.factories import make_deployment, make_job, make_launch
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def serving() -> Deployment:
+    deployment = make_deployment(state=ServiceState.UNKNOWN)
+    make_launch(deployment, pid=100, start_time=1000, boot_id=BOOT)
+    return deployment
+
+
+def seen(deployment: Deployment, machine: Machine) -> tuple[str, str]:
+    DeploymentWatcher().saw(deployment.placement.host, machine.facts())
+    deployment.refresh_from_db()
+    return deployment.state, deployment.state_detail
+
+
+def _no_port(machine: Machine) -> None:
+    machine.procs[100].port = None
+
+
+def _reused(machine: Machine) -> None:
+    machine.procs[100].start = 5
+
+
+def _zombie(machine: Machine) -> None:
+    machine.procs[100].state = "Z"
+
+
+def _booted(machine: Machine) -> None:
+    machine.boot = OTHER_BOOT
+
+
+@pytest.mark.parametrize(
+    ("change", "state", "launch"),
+    [
+        (lambda machine: None, ServiceState.SERVING, LaunchState.SERVING),
+        (_no_port, ServiceState.NOT_ANSWERING, LaunchState.SERVING),
+        (lambda machine: machine.procs.clear(), ServiceState.CRASHED, LaunchState.ENDED),
+        (_reused, ServiceState.CRASHED, LaunchState.ENDED),
+        (_zombie, ServiceState.CRASHED, LaunchState.ENDED),
+        (_booted, ServiceState.CRASHED, LaunchState.ENDED),
+    ],
+)
+def test_what_is_seen(
+    serving: Deployment, change: Callable[[Machine], Any], state: ServiceState, launch: LaunchState
+) -> None:
+    machine = serving_machine()
+    change(machine)
+    assert seen(serving, machine)[0] == state
+    assert Launch.objects.get().state == launch
+
+
+@pytest.mark.parametrize("section", ["host", "procs", "listeners"])
+def test_what_cannot_be_seen_changes_nothing(serving: Deployment, section: str) -> None:
+    machine = idle_machine()
+    machine.broken[section] = None
+    assert seen(serving, machine) == (ServiceState.UNKNOWN, "")
+    assert Launch.objects.get().state == LaunchState.SERVING
+
+
+def test_a_job_at_work_is_left_alone(serving: Deployment) -> None:
+    make_job(serving, state=JobState.RUNNING)
+    assert seen(serving, idle_machine())[0] == ServiceState.UNKNOWN
+    assert Launch.objects.get().state == LaunchState.SERVING
+    DeploymentWatcher().lost(serving.placement.host, "gone")
+    serving.refresh_from_db()
+    assert serving.state_detail == ""
+
+
+def test_a_host_that_is_lost_is_unknown_and_nothing_has_ended(serving: Deployment) -> None:
+    DeploymentWatcher().lost(serving.placement.host, "no answer")
+    serving.refresh_from_db()
+    assert serving.state == ServiceState.UNKNOWN and "no answer" in serving.state_detail
+    assert Launch.objects.get().state == LaunchState.SERVING
+
+
+def test_a_launch_that_a_cancelled_job_left_starting_is_watched_too(serving: Deployment) -> None:
+    Launch.objects.update(state=LaunchState.STARTING)
+    assert seen(serving, serving_machine()) == (ServiceState.SERVING, "")
+    assert seen(serving, idle_machine())[0] == ServiceState.CRASHED
+    assert Launch.objects.get().state == LaunchState.ENDED
+
+
+@pytest.mark.parametrize(
+    ("before", "machine", "after"),
+    [
+        (ServiceState.SERVING, idle_machine(), ServiceState.STOPPED),
+        (ServiceState.CRASHED, idle_machine(), ServiceState.CRASHED),
+        (ServiceState.STOPPED, idle_machine().add(Proc(7, 70, port=30000)), ServiceState.UNKNOWN),
+    ],
+)
+def test_without_a_launch(before: ServiceState, machine: Machine, after: ServiceState) -> None:
+    assert seen(make_deployment(state=before), machine)[0] == after
+
+
+def test_the_time_of_a_state_is_that_of_its_change(serving: Deployment) -> None:
+    seen(serving, serving_machine())
+    since = serving.state_since
+    seen(serving, serving_machine())
+    assert serving.state_since == since
+
+
+def test_ports_to_watch(serving: Deployment) -> None:
+    watcher = DeploymentWatcher()
+    assert watcher.ports(serving.placement.host) == [30000]
+    assert watcher.ports(make_deployment().placement.host) == [], "asked from the database every two seconds"
