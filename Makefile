@@ -7,7 +7,7 @@ HOST ?= 127.0.0.1
 PORT ?= 8000
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo run check test test-full e2e scenarios bench lint clean
+.PHONY: help setup demo run check test test-full e2e scenarios bench screenshots lint clean
 
 help: ## Say what there is to do
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,6 +46,10 @@ scenarios: ## The stories that must work, on the simulated fleet; prints SCENARI
 bench: ## The benchmarks (ONLY="restart idle", RUNS=5)
 	@scripts/setup test
 	@ONLY="$(ONLY)" scripts/bench
+
+screenshots: ## The pictures in docs/screenshots, from the demo in a real browser
+	@scripts/setup test
+	@$(LAB) -- $(PYTHON) -m tests.e2e.screenshots
 
 lint: ## Format the code and mend what can be mended
 	@scripts/setup test
