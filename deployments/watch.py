@@ -71,8 +71,7 @@ class DeploymentWatcher:
 def _watched() -> dict[int, list[Watched]]:
     """Deployments that no job is at work on, by host."""
     serving = {
-        launch.deployment_id: launch
-        for launch in Launch.objects.filter(state__in=RUNS).select_related("deployment")
+        launch.deployment_id: launch for launch in Launch.objects.filter(state__in=RUNS).select_related("deployment")
     }
     found: dict[int, list[Watched]] = {}
     idle = Placement.objects.exclude(deployment__jobs__state__in=ACTIVE).select_related("deployment")

@@ -1,5 +1,6 @@
 """What the panel costs when nobody does anything: memory and CPU of all its processes, with the demo's fleet."""
 
+import http.client
 import os
 import signal
 import socket
@@ -8,7 +9,6 @@ import sys
 import time
 from pathlib import Path
 
-from controlpanel.supervisor import answers_http
 from tests.bench.figures import tell
 from tests.support.panel import REPOSITORY
 from tests.support.waiting import until
@@ -42,13 +42,25 @@ def run(directory: Path) -> None:
         )
     try:
         address = listener.getsockname()
-        until(lambda: answers_http(address), seconds=120, what="the demo", tell=(directory / "demo.log").read_text)
+        until(lambda: answers(address), seconds=120, what="the demo", tell=(directory / "demo.log").read_text)
         time.sleep(SETTLE_SECONDS)
         measure(demo.pid)
     finally:
         demo.send_signal(signal.SIGTERM)
         demo.wait(30)
         listener.close()
+
+
+def answers(address: tuple[str, int]) -> bool:
+    """Whether the panel's page is served."""
+    connection = http.client.HTTPConnection(*address, timeout=2)
+    try:
+        connection.request("GET", "/healthz")
+        return connection.getresponse().status == 200
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
 
 
 def measure(demo: int) -> None:
