@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from lab.engines.tiny_gguf import write_tiny_gguf
-from lab.fleet import Fleet, demo_specs
+from lab.fleet import Container, Fleet, Host, demo_specs
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 DATA_DIRECTORY = REPOSITORY / "var/demo"
@@ -47,7 +47,8 @@ def put_models(fleet: Fleet, data: Path) -> None:
     if not gguf.exists():
         write_tiny_gguf(gguf)
     containers = [box for node in fleet.nodes for box in node.containers.values() if box.is_running]
-    for machine in [*fleet.machines, *containers]:
+    places: list[Host | Container] = [*fleet.machines, *containers]
+    for machine in places:
         models = machine.seen("/models")
         for name, config in (("qwen-27b", QWEN_27B), ("qwen-397b", QWEN_397B)):
             (models / name).mkdir(parents=True, exist_ok=True)
