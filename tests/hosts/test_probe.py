@@ -216,7 +216,7 @@ def test_the_token_is_not_in_the_command() -> None:
 
 def test_a_host_is_watched_over_ssh(sshd: Sshd) -> None:
     link = sshd.connect()
-    with closing(watch(link, sections=["host"], every=0.1, slot="test")) as readings:
+    with closing(watch(link, sections=["host"], every=0.1, slot=f"test-{os.getpid()}")) as readings:
         hosts = [next(readings).host for _ in range(3)]
     assert all(isinstance(host, HostIdentity) for host in hosts)
     link.close()
@@ -224,9 +224,9 @@ def test_a_host_is_watched_over_ssh(sshd: Sshd) -> None:
 
 def test_a_newer_watch_ends_the_older_one(sshd: Sshd) -> None:
     link = sshd.connect()
-    older = watch(link, sections=["host"], every=0.1, slot="test-newer")
+    older = watch(link, sections=["host"], every=0.1, slot=f"test-newer-{os.getpid()}")
     next(older)
-    newer = watch(link, sections=["host"], every=0.1, slot="test-newer")
+    newer = watch(link, sections=["host"], every=0.1, slot=f"test-newer-{os.getpid()}")
     next(newer)
     assert sum(1 for _ in older) < 50
     newer.close()
@@ -235,13 +235,13 @@ def test_a_newer_watch_ends_the_older_one(sshd: Sshd) -> None:
 
 def test_a_watch_that_nobody_reads_ends_by_itself(sshd: Sshd) -> None:
     link = sshd.connect()
-    readings = watch(link, sections=["host"], every=0.1, slot="test-orphan")
+    readings = watch(link, sections=["host"], every=0.1, slot=f"test-orphan-{os.getpid()}")
     next(readings)
     own_sessions = sshd.sessions()
     readings.close()
     link.close()
     wait_until(lambda: not set(own_sessions) & set(sshd.sessions()), seconds=10, what="its session ends")
-    found = subprocess.run(["pgrep", "-f", "slot=test-orphan"], capture_output=True, check=False)
+    found = subprocess.run(["pgrep", "-f", f"slot=test-orphan-{os.getpid()}"], capture_output=True, check=False)
     for pid in found.stdout.split():
         wait_until(lambda pid=pid: not _runs(int(pid)), seconds=5, what="the loop ends")  # type: ignore[misc]
 
