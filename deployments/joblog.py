@@ -30,7 +30,10 @@ class JobLog:
 
     def say(self, text: str, *, step: str) -> None:
         """One line of the panel's own, for the reader of the job."""
-        self.store(LogChunk(source=LogChunk.Source.PANEL, step=step, text=mask_text(text.rstrip("\n")) + "\n"))
+        self.store(self._line(text, step))
+
+    def _line(self, text: str, step: str) -> LogChunk:
+        return LogChunk(source=LogChunk.Source.PANEL, step=step, text=mask_text(text.rstrip("\n")) + "\n")
 
     def store(self, chunk: LogChunk) -> None:
         """Number a chunk and store it. Raises LeaseLost."""
@@ -40,6 +43,16 @@ class JobLog:
             if not Job.held(self._claim).update(owner=self._claim.owner):
                 raise LeaseLost
             chunk.save(force_insert=True)
+        self._stored()
+
+    def say_held(self, text: str, *, step: str) -> None:
+        """As ``say``, inside a transaction that has made sure that the job is ours."""
+        chunk = self._line(text, step)
+        chunk.job_id, chunk.seq = self.job_id, self._next
+        chunk.save(force_insert=True)
+        self._stored()
+
+    def _stored(self) -> None:
         self._next += 1
         hints.hint(f"joblog:{self.job_id}")
 

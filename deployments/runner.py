@@ -78,7 +78,7 @@ def _walk(claim: Claim, told_to_stop: Callable[[], bool]) -> None:
                 placement=placement,
             )
             placement = context.placement
-            context.checkpoint()
+            context.heed()
             regain(context)
             _begin(context)
             STEPS[step.name](context)
@@ -109,9 +109,9 @@ def _next_step(claim: Claim) -> JobStep | None:
 
 
 def _begin(context: StepContext) -> None:
-    """Mark the step as running."""
+    """Mark the step as running, and keep the lease."""
     step = context.step
-    with context.writing(summary="", hint=""):
+    with context.writing(summary="", hint="", lease_until=Job.lease_from_now()):
         if step.state == StepState.PENDING:
             step.state, step.started_at = StepState.RUNNING, timezone.now()
             step.save(update_fields=["state", "started_at"])

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from django.conf import settings
 from django.db import models
+from django.utils.functional import cached_property
 
 from deployments.lifecycle import ACTIVE, LIVE_LAUNCH, LaunchState, ServiceState, choices
 from hosts.models import Gpu, Host
@@ -64,9 +65,9 @@ class Deployment(models.Model):
     def __str__(self) -> str:
         return self.name
 
-    @property
+    @cached_property
     def placement(self) -> Placement:
-        """Where it runs. One place today; the schema allows several."""
+        """Where it runs, as it was when first asked for. One place today; the schema allows several."""
         return self.placements.select_related("host", "host__via").order_by("rank")[0]
 
     @property

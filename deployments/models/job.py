@@ -12,6 +12,7 @@ from typing import Any
 from django.conf import settings
 from django.db import models, transaction
 from django.db.models import F, Q
+from django.db.models.expressions import CombinedExpression
 from django.db.models.functions import Now
 
 from deployments.lifecycle import (
@@ -133,10 +134,15 @@ class Job(models.Model):
             pk=claim.job_id, owner=claim.owner, fence=claim.fence, state__in=CLAIMABLE, lease_until__gt=Now()
         )
 
+    @staticmethod
+    def lease_from_now() -> CombinedExpression:
+        """The end of a lease that begins now, by the database's clock."""
+        return Now() + LEASE
+
     @classmethod
     def renew(cls, claim: Claim) -> bool:
         """Keep the lease for another 30 s by the database's clock; False means it is lost."""
-        return bool(cls.held(claim).update(lease_until=Now() + LEASE))
+        return bool(cls.held(claim).update(lease_until=cls.lease_from_now()))
 
     @classmethod
     def leave(cls, claim: Claim, *, state: JobState, **fields: Any) -> bool:

@@ -146,6 +146,13 @@ class StepContext:
             return
         self.checkpoint()
 
+    def heed(self) -> None:
+        """At the start of a step, whose job was read just now: as ``checkpoint``, without asking the database."""
+        if self._told_to_stop():
+            raise HandBack
+        if self.job.cancel_requested_by:
+            raise JobCancelled
+
     def checkpoint(self) -> None:
         """As ``tick``, at once: before each act."""
         if not Job.renew(self.claim):
@@ -292,8 +299,8 @@ class StepContext:
 
     def finish(self, summary: str) -> None:
         """The step has reached its goal."""
-        self.say(summary)
         with self.writing():
+            self.log.say_held(summary, step=self.step.name)
             JobStep.objects.filter(pk=self.step.pk).update(
                 state=StepState.DONE, summary=summary, ended_at=timezone.now()
             )

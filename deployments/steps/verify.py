@@ -35,8 +35,9 @@ from hosts.probe.frames import Unknown
 from hosts.probe.probe import SERVING, probe, watch
 
 SECTIONS = ("host", "memory", "procs", "fds", "listeners")
-EVERY_SECONDS = 0.02
-"""Pause between two looks: as fast as the host allows."""
+EVERY_SECONDS = 0.2
+EAGER_SECONDS = 0.005
+"""Pause between two looks: at first as fast as the host allows, then five times a second."""
 CEILING_MIB = 64
 
 
@@ -86,6 +87,7 @@ def _look(ctx: StepContext, record: Record | None) -> tuple[Round, Verdict, str]
             transport,
             sections=SECTIONS,
             every=EVERY_SECONDS,
+            eager=EAGER_SECONDS,
             slot=f"verify-{ctx.deployment.pk}",
             seconds=seconds,
             ports=[ctx.deployment.port],

@@ -64,6 +64,7 @@ def watch(
     sections: Sequence[str],
     every: float,
     slot: str,
+    eager: float | None = None,
     seconds: int = 3600,
     ports: Sequence[int] = (),
     pids: Sequence[int] = (),
@@ -72,14 +73,17 @@ def watch(
 ) -> Iterator[HostFacts]:
     """A look every `every` seconds over one long-running command, until it has run for `seconds`.
 
-    A newer watch with the same `slot` ends this one. `tick` is called at least once a second. Raises LinkLost when
-    the link breaks and CommandTimeout after too long a silence; close the iterator to stop listening.
+    `eager`: the pause in the first seconds, for what comes soon or not at all. A newer watch with the same `slot`
+    ends this one. `tick` is called at least once a second. Raises LinkLost when the link breaks and
+    CommandTimeout after too long a silence; close the iterator to stop listening.
     """
     if transport.kind == "local" and not sudo:
         yield from _watch_here(transport, sections, every, seconds, ports, pids, tick)
         return
     token = secrets.token_hex(8)
-    loop = (f"every={max(50, round(every * 1000))}", f"for={seconds}", f"slot={slot}")
+    loop = [f"every={max(50, round(every * 1000))}", f"for={seconds}", f"slot={slot}"]
+    if eager is not None:
+        loop.append(f"eager={max(5, round(eager * 1000))}")
     argv = [*probe_argv(sections, ports=ports, pids=pids, sudo=sudo), *loop]
     reader = FrameReader(token)
     last_word = time.monotonic()

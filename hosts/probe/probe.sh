@@ -5,12 +5,14 @@
 # What has no status line was cut off, and means nothing. A frame ends with "@relaunch TOKEN end".
 #
 # SECTIONS  comma-separated: host memory gpus apps devices procs uids nspids listeners fds pids markers disk
-# keys      port=N pid=N path=P (each may be repeated), every=MS for=SECONDS slot=NAME (repeat until then)
+# keys      port=N pid=N path=P (each may be repeated), every=MS for=SECONDS slot=NAME (repeat until then),
+#           eager=MS (the pause at first, for EAGER_SECONDS)
 
 LC_ALL=C
 export LC_ALL
 SMI_SECONDS=10
 LOCK_SECONDS=5
+EAGER_SECONDS=5
 MAX_PIDS=96
 GPU_FIELDS=index,uuid,pci.bus_id,memory.total,memory.used,memory.reserved,utilization.gpu,temperature.gpu
 GPU_FIELDS=$GPU_FIELDS,power.draw,driver_version,mig.mode.current,name
@@ -23,14 +25,18 @@ asked() { case ",$SECTIONS," in *",$1,"*) return 0 ;; esac; return 1; }
 
 # --- the machine
 
+PID_NAMESPACE= CLOCK_TICKS=  # never change while this runs
+
 look_at_host() {
   begin host
   boot= name= up=
   read -r boot </proc/sys/kernel/random/boot_id
   read -r name </proc/sys/kernel/hostname
   read -r up _ </proc/uptime
+  [ -n "$PID_NAMESPACE" ] || PID_NAMESPACE=$(readlink /proc/self/ns/pid 2>/dev/null)
+  [ -n "$CLOCK_TICKS" ] || CLOCK_TICKS=$(getconf CLK_TCK 2>/dev/null)
   printf 'boot_id %s\nhostname %s\nuptime %s\npid_namespace %s\nclock_ticks %s\n' \
-    "$boot" "$name" "$up" "$(readlink /proc/self/ns/pid 2>/dev/null)" "$(getconf CLK_TCK 2>/dev/null)"
+    "$boot" "$name" "$up" "$PID_NAMESPACE" "$CLOCK_TICKS"
   grep -E '^(Uid|MemTotal|MemAvailable):' /proc/self/status /proc/meminfo 2>/dev/null
   done_with 0
 }
@@ -287,6 +293,7 @@ seconds_up() {
 
 pause() {
   left=$EVERY
+  [ -n "$EAGER" ] && [ "$up" -lt "$((begun + EAGER_SECONDS))" ] && left=$EAGER
   while [ "$left" -gt 1000 ]; do
     sleep 1
     printf '\n@relaunch %s beat\n' "$TOKEN" || exit 0
@@ -306,19 +313,20 @@ watch() {
   end_with_stdin
   take_slot
   seconds_up
+  begun=$up
   end=$((up + FOR))
   while still_mine; do
     look "$@"
-    pause
     seconds_up
     [ "$up" -lt "$end" ] || break
+    pause
   done
 }
 
 main() {
   SECTIONS=$1
   shift
-  PORTS= GIVEN_PIDS= EVERY= FOR=3600 SLOT=default
+  PORTS= GIVEN_PIDS= EVERY= EAGER= FOR=3600 SLOT=default
   count=$#
   while [ "$count" -gt 0 ]; do
     word=$1
@@ -328,6 +336,7 @@ main() {
       port=*) PORTS="$PORTS ${word#*=}" ;;
       pid=*) GIVEN_PIDS="$GIVEN_PIDS ${word#*=}" ;;
       path=*) set -- "$@" "${word#*=}" ;;
+      eager=*) EAGER=${word#*=} ;;
       every=*) EVERY=${word#*=} ;;
       for=*) FOR=${word#*=} ;;
       slot=*) SLOT=${word#*=} ;;
