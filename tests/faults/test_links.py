@@ -3,13 +3,19 @@
 import pytest
 
 from deployments.lifecycle import JobState
-from deployments.models import Effect
+from deployments.models import Check, Effect, Job
 from lab.fleet import Fleet
 from tests.support.panel import Panel
 from tests.support.story import Place, Story, launch_of, one_server, told
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
+
+
+def wait_for_signal(job: Job) -> None:
+    """Until the host has said that it has signalled and who still lives."""
+    shown = Check.objects.filter(step__job=job, key="processes")
+    until(shown.exists, seconds=60, what="the signal", tell=lambda: told(job))
 
 
 def test_fault_20_link_is_gone_during_the_stop_and_comes_back(
@@ -19,7 +25,7 @@ def test_fault_20_link_is_gone_during_the_stop_and_comes_back(
     panel.start_worker("worker", lease=10)
     story.start(deployment)
     job = story.begin_job(deployment)
-    story.wait_for_log(job, "Sending SIGTERM")
+    wait_for_signal(job)
 
     clean_fleet.faults.link_down(gpu2.node)
     story.wait_for(job, JobState.UNKNOWN, seconds=120)
@@ -62,7 +68,7 @@ def test_fault_22_sessions_hang_during_the_stop(story: Story, panel: Panel, gpu2
     panel.start_worker("worker", lease=10)
     story.start(deployment)
     job = story.begin_job(deployment)
-    story.wait_for_log(job, "Sending SIGTERM")
+    wait_for_signal(job)
 
     clean_fleet.faults.sshd_freeze(gpu2.node)
     story.wait_for(job, JobState.UNKNOWN, seconds=120)
