@@ -12,6 +12,8 @@ from django.contrib.auth.models import User
 from deployments import runner, services, sweeper, tasks
 from deployments.lifecycle import JobKind
 from deployments.models import Deployment, Job
+from tests.deployments.machine import idle_machine, serving_machine
+from tests.deployments.support import Story, make_story
 
 
 @pytest.fixture(autouse=True)
@@ -41,3 +43,13 @@ def _keep_the_tests_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker begins with fresh connections; a test's transaction must outlive that."""
     monkeypatch.setattr(runner, "close_old_connections", lambda: None)
     monkeypatch.setattr(sweeper, "close_old_connections", lambda: None)
+
+
+@pytest.fixture
+def serving(ask: Callable[..., Job], approver: User, monkeypatch: pytest.MonkeyPatch) -> Story:
+    return make_story(serving_machine(), ask, monkeypatch, serves=True)
+
+
+@pytest.fixture
+def idle(ask: Callable[..., Job], approver: User, monkeypatch: pytest.MonkeyPatch) -> Story:
+    return make_story(idle_machine(), ask, monkeypatch, serves=False)

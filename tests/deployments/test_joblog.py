@@ -52,6 +52,7 @@ def test_lines_are_numbered_without_a_gap_also_by_the_next_worker() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.django_db(transaction=True)
 def test_who_lost_the_job_writes_nothing() -> None:
     claim, launch = claimed()
     log = JobLog(claim)

@@ -2,38 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
-from django.contrib.auth.models import User
 from django.db import OperationalError
 from django.utils import timezone
 
-from deployments import services
-from deployments.lifecycle import JobKind, JobState, LaunchState, StepState
-from deployments.models import Gate, Job, Launch
-from deployments.steps import base
+from deployments.lifecycle import JobState, LaunchState
+from deployments.models import Job, Launch
 from hosts.transport.base import CommandTimeout, LinkLost, TransportError
-from tests.deployments.machine import OTHER_BOOT, Proc, idle_machine, serving_machine
-from tests.deployments.support import Story, make_story, raising
+from tests.deployments.machine import OTHER_BOOT
+from tests.deployments.support import Story, raising
 
 pytestmark = pytest.mark.django_db
 LOST = LinkLost("The link broke.")
-
-
-@pytest.fixture
-def serving(ask: Callable[..., Job], approver: User, monkeypatch: pytest.MonkeyPatch) -> Story:
-    return make_story(serving_machine(), ask, monkeypatch, serves=True)
-
-
-@pytest.fixture
-def idle(ask: Callable[..., Job], approver: User, monkeypatch: pytest.MonkeyPatch) -> Story:
-    return make_story(idle_machine(), ask, monkeypatch, serves=False)
-
-
-def cancel(story: Story) -> None:
-    services.cancel_job(story.job, actor=User.objects.get(username="operator"), address="")
 
 
 # --- The host cannot be reached
@@ -155,6 +137,7 @@ def test_a_worker_that_the_host_fences_off_stops_without_a_word(serving: Story, 
     assert serving.job.card_claims.exists()
 
 
+@pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("kind", ["stop TERM", "watch", "launch start", "follow"])
 def test_a_worker_that_lost_its_job_writes_nothing(serving: Story, kind: str) -> None:
     serving.request()
@@ -222,118 +205,3 @@ def test_a_job_that_somebody_has_is_left_alone(serving: Story) -> None:
     assert Job.claim(serving.job.pk, owner="another") is not None
     assert serving.work().owner == "another"
     assert serving.host.sent == []
-
-
-# --- Cancelling
-
-
-@pytest.mark.parametrize("kind", ["stop TERM", "watch"])
-def test_cancelling_while_a_step_works(serving: Story, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    monkeypatch.setattr(base, "RENEW_SECONDS", 0.0)
-    serving.request()
-    serving.approve()
-    serving.host.after[kind] = lambda: cancel(serving)
-    assert serving.work().state == JobState.CANCELLED
-    assert "launch start" not in serving.host.sent and "locks release" in serving.host.sent
-    assert "Cancelled by operator" in serving.job.summary
-    assert not serving.job.card_claims.exists()
-    assert StepState.PENDING not in serving.steps().values() and StepState.RUNNING not in serving.steps().values()
-
-
-def test_cancelling_at_a_gate_after_something_was_done(serving: Story) -> None:
-    serving.host.deaf.add("TERM")
-    serving.deployment.kill_own_by_itself = False
-    serving.deployment.term_seconds = 0
-    serving.deployment.save()
-    serving.request()
-    serving.approve()
-    serving.work()
-    cancel(serving)
-    assert serving.work().state == JobState.CANCELLED
-    assert "stop KILL" not in serving.host.sent
-    assert not Gate.objects.filter(answered_at=None).exists()
-
-
-@pytest.mark.parametrize("arrived", [True, False])
-def test_cancelling_a_launch_whose_answer_was_lost_settles_it_first(idle: Story, arrived: bool) -> None:
-    idle.request(JobKind.START)
-    idle.approve()
-    (idle.host.after if arrived else idle.host.before)["launch start"] = raising(LOST)
-    assert idle.work().state == JobState.UNKNOWN
-    assert Launch.objects.get().state == LaunchState.INTENDED
-    cancel(idle)
-    idle.host.reachable = False
-    assert idle.work().state == JobState.UNKNOWN, "what it became of is not known"
-    assert idle.job.card_claims.exists()
-    idle.host.reachable = True
-    assert idle.work().state == JobState.CANCELLED
-    launch = Launch.objects.get()
-    assert launch.state == (LaunchState.STARTING if arrived else LaunchState.ABANDONED)
-    assert launch.pid == (500 if arrived else None)
-
-
-def test_a_launch_that_never_says_who_it_is_stays_unknown(idle: Story) -> None:
-    idle.request(JobKind.START)
-    idle.approve()
-    idle.host.before["launch start"] = lambda: idle.host.launches.update({str(Launch.objects.get().pk): ""})
-    assert idle.work().state == JobState.UNKNOWN
-    assert "does not say what became of launch" in idle.job.summary
-    assert idle.work().state == JobState.UNKNOWN
-
-
-def test_a_launch_that_ended_before_it_said_who_it_is_has_failed(idle: Story) -> None:
-    idle.request(JobKind.START)
-    idle.approve()
-    idle.host.before["launch start"] = lambda: idle.host.launches.update({str(Launch.objects.get().pk): "exit 125"})
-    assert idle.work().state == JobState.FAILED
-    assert Launch.objects.get().state == LaunchState.FAILED
-
-
-# --- Approvals
-
-
-def test_an_approval_that_nobody_used_in_time_is_asked_for_again(serving: Story) -> None:
-    serving.request()
-    serving.approve()
-    Gate.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
-    assert serving.work().state == JobState.WAITING
-    assert serving.host.sent == ["probe"]
-    assert Gate.objects.count() == 2
-
-
-def test_an_approval_is_used_once(serving: Story) -> None:
-    serving.request()
-    serving.approve()
-    serving.work()
-    assert Gate.objects.get().used_at is not None
-
-
-def test_a_stranger_that_comes_before_the_launch_is_seen(serving: Story) -> None:
-    serving.request()
-    serving.approve()
-    serving.deployment.memory_seconds = 0
-    serving.deployment.save()
-    stranger = Proc(9, 90, "trainer", "python train.py", uid=1000, cards=(0,))
-    serving.host.after["stop TERM"] = lambda: serving.host.machine.add(stranger) and None
-    assert serving.work().state == JobState.WAITING
-    assert serving.gate.evidence[1]["table"]["rows"] == [["9", "uid 1000", "python train.py", "GPU 0"]]
-    assert "kill" in [choice["key"] for choice in serving.gate.choices]
-    assert 9 in serving.host.machine.procs
-    serving.answer("kill")
-    serving.host.sent.clear()
-    assert serving.work().state == JobState.SUCCEEDED
-    assert serving.host.sent[0] == "stop KILL" and 9 not in serving.host.machine.procs
-
-
-def test_a_stranger_with_another_start_time_is_not_killed(serving: Story) -> None:
-    serving.request()
-    serving.approve()
-    serving.deployment.memory_seconds = 0
-    serving.deployment.save()
-    stranger = Proc(9, 90, "trainer", cards=(0,))
-    serving.host.after["stop TERM"] = lambda: serving.host.machine.add(stranger) and None
-    serving.work()
-    serving.host.machine.procs[9].start = 91
-    serving.answer("kill")
-    assert serving.work().state == JobState.WAITING
-    assert 9 in serving.host.machine.procs

@@ -1,0 +1,126 @@
+"""Stopping and verifying on a scripted host: how far a job goes by itself, and what it asks."""
+
+from __future__ import annotations
+
+import pytest
+
+from deployments.lifecycle import JobKind, JobState
+from tests.deployments.support import Story
+
+pytestmark = pytest.mark.django_db
+
+
+# --- Stopping
+
+
+def test_a_server_that_does_not_hear_sigterm_is_killed_by_policy(serving: Story) -> None:
+    serving.host.deaf.add("TERM")
+    serving.deployment.term_seconds = serving.deployment.kill_seconds = 0
+    serving.deployment.save()
+    serving.request(JobKind.STOP)
+    serving.approve()
+    assert serving.work().state == JobState.SUCCEEDED
+    assert [kind for kind in serving.host.sent if kind.startswith("stop")] == ["stop TERM", "stop KILL"]
+
+
+def test_without_the_policy_a_person_confirms_the_kill(serving: Story) -> None:
+    serving.host.deaf.add("TERM")
+    serving.deployment.kill_own_by_itself = False
+    serving.deployment.term_seconds = 0
+    serving.deployment.save()
+    serving.request(JobKind.STOP)
+    serving.approve()
+    assert serving.work().state == JobState.WAITING
+    assert "stop KILL" not in serving.host.sent
+    assert [row[0] for row in serving.gate.evidence[0]["table"]["rows"]] == [100, 101, 102, 103]
+    serving.answer("kill")
+    assert serving.work().state == JobState.SUCCEEDED
+    assert serving.host.sent.count("stop KILL") == 1
+
+
+def test_a_server_that_ended_while_the_question_was_open_is_not_killed(serving: Story) -> None:
+    serving.host.deaf.add("TERM")
+    serving.deployment.kill_own_by_itself = False
+    serving.deployment.term_seconds = 0
+    serving.deployment.save()
+    serving.request(JobKind.STOP)
+    serving.approve()
+    serving.work()
+    serving.host.end(100)
+    serving.answer("kill")
+    assert serving.work().state == JobState.SUCCEEDED
+    assert "stop KILL" not in serving.host.sent and "stop watch" in serving.host.sent
+
+
+def test_what_cannot_be_killed_is_said_plainly(serving: Story) -> None:
+    serving.host.deaf |= {"TERM", "KILL"}
+    serving.deployment.term_seconds = serving.deployment.kill_seconds = 0
+    serving.deployment.save()
+    serving.request(JobKind.STOP)
+    serving.approve()
+    assert serving.work().state == JobState.FAILED
+    assert "cannot be killed" in serving.job.summary and "reboot" in serving.job.hint
+
+
+def test_cards_that_another_panel_has_locked(serving: Story) -> None:
+    serving.host.locked_by = "other|3|9|Ben|2026-01-01T00:00:00Z"
+    serving.request()
+    serving.approve()
+    assert serving.work().state == JobState.FAILED
+    assert "locked by Ben" in serving.job.summary
+    assert 100 in serving.host.machine.procs, "nobody was signalled"
+
+
+# --- Verifying
+
+
+def impatient(story: Story) -> None:
+    story.deployment.memory_seconds = story.deployment.stuck_seconds = story.deployment.port_seconds = 0
+    story.deployment.save()
+
+
+def test_memory_that_stays_is_a_gate_and_nothing_is_launched(serving: Story) -> None:
+    impatient(serving)
+    serving.host.leaks = True
+    serving.request()
+    serving.approve()
+    assert serving.work().state == JobState.WAITING
+    assert "launch start" not in serving.host.sent
+    assert "GPU 0 still holds 40,000 MiB" in serving.gate.evidence[0]["text"]
+    assert [choice["key"] for choice in serving.gate.choices] == ["again", "leave", "anyway"]
+    serving.host.machine.cards = dict.fromkeys(serving.host.machine.cards, 4)
+    serving.answer("again")
+    assert serving.work().state == JobState.SUCCEEDED
+
+
+def test_leaving_it_stopped(serving: Story) -> None:
+    impatient(serving)
+    serving.host.leaks = True
+    serving.request()
+    serving.approve()
+    serving.work()
+    serving.answer("leave")
+    assert serving.work().state == JobState.FAILED
+    assert "approver decided to leave" in serving.job.summary
+
+
+def test_launching_anyway_is_somebodys_decision_with_a_reason(serving: Story) -> None:
+    impatient(serving)
+    serving.host.leaks = True
+    serving.request()
+    serving.approve()
+    serving.work()
+    serving.answer("anyway", "they know")
+    assert serving.work().state == JobState.SUCCEEDED
+    assert "approver decided to launch anyway: they know" in serving.log()
+
+
+@pytest.mark.parametrize("section", ["memory", "procs", "listeners"])
+def test_what_cannot_be_measured_is_a_gate_and_never_free(serving: Story, section: str) -> None:
+    impatient(serving)
+    serving.request()
+    serving.approve()
+    serving.host.after["stop TERM"] = lambda: serving.host.machine.broken.update({section: None, "gpus": None})
+    assert serving.work().state == JobState.WAITING
+    assert "could not be measured" in serving.gate.title or "not free" in serving.gate.title
+    assert "launch start" not in serving.host.sent
