@@ -75,6 +75,7 @@ class ServerLog:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._masker = StreamMasker()
         self._pending = b""
+        self._shift = 0
         stored = LogChunk.objects.filter(job_id=log.job_id, launch=launch).order_by("-offset", "-seq").first()
         self.offset = stored.offset + stored.length if stored else 0
         """The first byte of the host's file that is not stored."""
@@ -89,6 +90,7 @@ class ServerLog:
 
         A repeat is cut off; a gap is declared as dropped.
         """
+        offset += self._shift
         if offset < self.wanted:
             data = data[self.wanted - offset :]
         elif offset > self.wanted:
@@ -100,6 +102,11 @@ class ServerLog:
         while cut := self._whole_lines():
             text += self._store(cut)
         return text
+
+    def begun_anew(self) -> None:
+        """The host's file was cut short: its first byte is now what follows here."""
+        self.flush()
+        self._shift = self.offset
 
     def _whole_lines(self) -> int:
         """Bytes up to the last line end within one chunk; a line longer than a chunk is cut."""

@@ -16,6 +16,7 @@ from django.db import close_old_connections
 from django.db.models import Q
 from django.db.models.functions import Now
 
+from controlpanel.identity import panel_id
 from hosts import links
 from hosts.models import Host
 from hosts.probe.facts import HostFacts
@@ -144,7 +145,7 @@ class Monitor:
                     transport,
                     sections=sections,
                     every=EVERY_SECONDS,
-                    slot=f"monitor-{OWNER}-{host.pk}",
+                    slot=f"monitor-{panel_id()}-{host.pk}",
                     seconds=3600,
                     ports=ports,
                     sudo=host.sudo,

@@ -117,7 +117,8 @@ def _take(ctx: StepContext, row: Launch, log: ServerLog, readiness: Readiness, s
         case "log":
             readiness.read(log.feed(int(said.rest[0]), said.payload))
         case "truncated":
-            ctx.say("The server's log was cut short on the host; its beginning is kept here.")
+            log.begun_anew()
+            ctx.say("The server's log was cut short on the host; what came before is kept here.")
         case "listen":
             before = readiness.listener
             readiness.listener = Listener(said.rest[0])

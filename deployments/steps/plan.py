@@ -97,6 +97,6 @@ def approve_anew_if_stale(ctx: StepContext) -> Plan:
         reasons = [warning for warning in made.data["warnings"] if warning["blocks"]]
         raise StepFailed(" ".join(warning["text"] for warning in reasons), hint=reasons[0]["todo"])
     made.data["requests"] = running_requests(ctx)
-    changed = what_changed((ctx.job.plan or {}).get("binding", {}), made.data["binding"])
+    changed = what_changed((ctx.job.plan or {}).get("binding", {}), mask_values(made.data["binding"]))
     ctx.say(f"The plan is out of date: {'; '.join(changed)}.")
     raise ask_for_approval(ctx, made, title="The plan is out of date. Approve the new one?", changed=changed)

@@ -7,6 +7,7 @@ from typing import Any
 
 from django.utils import timezone
 
+from controlpanel.identity import panel_id
 from deployments.decisions.verify import (
     CLEAN_ROUNDS,
     CardSeen,
@@ -20,6 +21,7 @@ from deployments.decisions.verify import (
     VerifyPolicy,
     decide,
 )
+from deployments.joblog import LeaseLost
 from deployments.lifecycle import CheckStatus, JobKind, ServiceState
 from deployments.models import Check, Deployment, Gate
 from deployments.plan.cards import cards_seen, holders
@@ -58,10 +60,10 @@ def verify(ctx: StepContext) -> None:
             verdict = NotFree(
                 tuple(f"{h.name} (pid {h.pid} on the node, {h.user}) holds {', '.join(h.cards)}." for h in others)
             )
-            raise _ask(ctx, verdict, others)
+            raise _ask(ctx, verdict, others, boot_id)
         _free(ctx, last, boot_id)
         return
-    raise _ask(ctx, verdict, last.holders or ())
+    raise _ask(ctx, verdict, last.holders or (), boot_id)
 
 
 def _record(ctx: StepContext) -> Record | None:
@@ -88,7 +90,7 @@ def _look(ctx: StepContext, record: Record | None) -> tuple[Round, Verdict, str]
             sections=SECTIONS,
             every=EVERY_SECONDS,
             eager=EAGER_SECONDS,
-            slot=f"verify-{ctx.deployment.pk}",
+            slot=f"verify-{panel_id()}-{ctx.deployment.pk}",
             seconds=seconds,
             ports=[ctx.deployment.port],
             sudo=ctx.host.sudo,
@@ -221,13 +223,13 @@ def _free(ctx: StepContext, last: Round, boot_id: str) -> None:
 # --- Not free -------------------------------------------------------------------------------------------------------
 
 
-def _ask(ctx: StepContext, verdict: Verdict, others: tuple[HolderSeen, ...]) -> GateOpened:
+def _ask(ctx: StepContext, verdict: Verdict, others: tuple[HolderSeen, ...], boot_id: str) -> GateOpened:
     assert isinstance(verdict, NotFree | Unmeasured)
     measured = isinstance(verdict, NotFree)
     for reason in verdict.reasons:
         ctx.say(reason)
     details = _details(ctx, others) if measured else []
-    ctx.remember(strangers=[[holder.pid, holder.start_time] for holder in others])
+    ctx.remember(strangers=[[holder.pid, holder.start_time] for holder in others], strangers_boot=boot_id)
     evidence: list[dict[str, Any]] = [{"text": reason} for reason in verdict.reasons]
     if details:
         evidence.append({"table": {"head": ["Process", "User", "Command", "Holds"], "rows": details}})
@@ -316,7 +318,7 @@ def _kill(ctx: StepContext, answer: Gate) -> None:
         ctx.deployment,
         "stop",
         fence=ctx.claim.fence,
-        boot_id="",
+        boot_id=ctx.step.data.get("strangers_boot", ""),
         signal="KILL",
         targets=named,
         watched=named,
@@ -324,6 +326,8 @@ def _kill(ctx: StepContext, answer: Gate) -> None:
     )
     with ctx.link() as transport:
         said = list(remote.follow(transport, script, tick=ctx.tick))
+    if any(line.word == "fenced" for line in said):
+        raise LeaseLost
     denied = [line.text for line in said if line.word == "denied"]
     effect.done(f"denied: {', '.join(denied)}" if denied else "sent", said=[f"{s.word} {s.text}" for s in said][-20:])
     if denied:

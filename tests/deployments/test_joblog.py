@@ -106,6 +106,16 @@ def test_a_gap_is_declared() -> None:
     assert "tw" in text_of(launch)
 
 
+def test_a_file_that_was_cut_short_goes_on_behind_what_is_kept() -> None:
+    claim, launch = claimed()
+    log = server(claim, launch)
+    log.feed(0, b"one\ntwo\nha")
+    log.begun_anew()
+    assert log.feed(0, b"three\n") == "three\n"
+    assert text_of(launch) == "one\ntwo\nhathree\n"
+    assert sizes(launch) == (16, 0)
+
+
 def test_a_line_without_end_is_cut_into_chunks() -> None:
     claim, launch = claimed()
     log = server(claim, launch)
