@@ -25,7 +25,11 @@ asked() { case ",$SECTIONS," in *",$1,"*) return 0 ;; esac; return 1; }
 
 # --- the machine
 
-PID_NAMESPACE= CLOCK_TICKS=  # never change while this runs
+# What does not change while this runs, asked once.
+learn_host() {
+  PID_NAMESPACE=$(readlink /proc/self/ns/pid 2>/dev/null)
+  CLOCK_TICKS=$(getconf CLK_TCK 2>/dev/null)
+}
 
 look_at_host() {
   begin host
@@ -33,8 +37,6 @@ look_at_host() {
   read -r boot </proc/sys/kernel/random/boot_id
   read -r name </proc/sys/kernel/hostname
   read -r up _ </proc/uptime
-  [ -n "$PID_NAMESPACE" ] || PID_NAMESPACE=$(readlink /proc/self/ns/pid 2>/dev/null)
-  [ -n "$CLOCK_TICKS" ] || CLOCK_TICKS=$(getconf CLK_TCK 2>/dev/null)
   printf 'boot_id %s\nhostname %s\nuptime %s\npid_namespace %s\nclock_ticks %s\n' \
     "$boot" "$name" "$up" "$PID_NAMESPACE" "$CLOCK_TICKS"
   grep -E '^(Uid|MemTotal|MemAvailable):' /proc/self/status /proc/meminfo 2>/dev/null
@@ -250,12 +252,10 @@ look_at_disk() {
   done
 }
 
-look() {
+look_around() {
   PIDS=$GIVEN_PIDS
   sockets=
-  printf '\n@relaunch %s begin\n' "$TOKEN" || exit 0
   asked host && look_at_host
-  look_at_cards
   asked devices && look_at_devices
   look_at_processes
   asked markers && look_at_markers
@@ -263,6 +263,16 @@ look() {
   asked fds && look_at_files
   asked pids && look_at_pids
   asked disk && look_at_disk "$@"
+}
+
+# The driver takes its time, so the rest is looked at meanwhile; what the cards say fits a variable, and comes last.
+look() {
+  printf '\n@relaunch %s begin\n' "$TOKEN" || exit 0
+  look_around "$@" | {
+    cards=$(look_at_cards </dev/null)
+    cat
+    printf '%s\n' "$cards"
+  }
   printf '\n@relaunch %s end\n' "$TOKEN" || exit 0
 }
 
@@ -342,6 +352,7 @@ main() {
       slot=*) SLOT=${word#*=} ;;
     esac
   done
+  asked host && learn_host
   if [ -n "$EVERY" ]; then watch "$@"; else look "$@"; fi
 }
 
