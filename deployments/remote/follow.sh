@@ -57,16 +57,16 @@ while :; do
     is_same "$PID" "$START_WAS" || ALIVE=0
     HAD=$OFFSET
     send_log
-    # The table of sockets is dear on a busy machine: after each line of the log, else ten times a second.
+    # The table of sockets is dear on a busy machine: after each line of the log, else four times a second.
     if [ "$OFFSET" != "$HAD" ] || [ "$NOW" -ge "$LISTEN" ]; then
         tell_listener
-        LISTEN=$((NOW + 10))
+        LISTEN=$((NOW + 25))
     fi
     now
     if [ "$NOW" -ge "$READ" ]; then
         tell_memory
         # Often at first, so that a quick start leaves a curve too.
-        if [ $((NOW - BEGIN)) -lt 300 ]; then READ=$((NOW + 10)); else READ=$((NOW + 50)); fi
+        if [ $((NOW - BEGIN)) -lt 300 ]; then READ=$((NOW + 20)); else READ=$((NOW + 50)); fi
     fi
     if [ "$ALIVE" = 0 ]; then
         CODE=unknown

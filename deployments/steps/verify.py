@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 from typing import Any
 
 from django.utils import timezone
@@ -32,11 +33,11 @@ from deployments.steps.base import GateOpened, StepContext, StepFailed
 from deployments.steps.plan import approve_anew_if_stale
 from deployments.steps.stop import Record
 from hosts.models import Gpu
-from hosts.probe.facts import HostFacts
+from hosts.probe.facts import AGAIN, HostFacts
 from hosts.probe.frames import Unknown
 from hosts.probe.probe import SERVING, probe, watch
 
-SECTIONS = ("host", "memory", "procs", "fds", "listeners")
+SECTIONS = ("host", "memory", "procs", "fds", "listeners", *AGAIN)
 EVERY_SECONDS = 0.2
 EAGER_SECONDS = 0.005
 """Pause between two looks: at first as fast as the host allows, then five times a second."""
@@ -96,11 +97,12 @@ def _look(ctx: StepContext, record: Record | None) -> tuple[Round, Verdict, str]
             sudo=ctx.host.sudo,
             tick=ctx.tick,
         ):
-            seen = _round(ctx, facts, record, cards_seen(facts, cards))
-            if not rounds or rounds[-1] != seen:
-                _show(ctx, seen)
-                ctx.readings({card.uuid: card.used_mib for card in seen.cards})
-            rounds.append(seen)
+            for gpus in (facts.gpus, *facts.again):
+                seen = _round(ctx, facts, record, cards_seen(replace(facts, gpus=gpus), cards))
+                if not rounds or rounds[-1] != seen:
+                    _show(ctx, seen)
+                    ctx.readings({card.uuid: card.used_mib for card in seen.cards})
+                rounds.append(seen)
             verdict = decide(list(rounds), policy, elapsed=(timezone.now() - began).total_seconds())
             if not isinstance(verdict, KeepLooking):
                 return seen, verdict, "" if isinstance(facts.host, Unknown) else facts.host.boot_id

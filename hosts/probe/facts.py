@@ -23,6 +23,8 @@ from hosts.probe.processes import (
 )
 
 T = TypeVar("T")
+AGAIN = ("memory2", "memory3")
+"""The memory read again at the end of the same look."""
 DF_LINE = re.compile(r"^(.*\S)\s+(\d+)\s+(\d+)\s+(\d+)\s+\d+%\s+(/.*)$", re.M | re.ASCII)
 DETAIL = re.compile(r"pid\.(\d+)\.facts", re.ASCII)
 
@@ -51,6 +53,8 @@ class HostFacts:
     listeners: Listeners | Unknown = NOT_ASKED
     files: OpenFiles | Unknown = NOT_ASKED
     paths: Mapping[str, bool] | Unknown = NOT_ASKED
+    again: tuple[GpuList | Unknown, ...] = ()
+    """Later readings of the same look, as far as there are any."""
     details: Mapping[int, ProcessDetail] = field(default_factory=lambda: MappingProxyType({}))
     disks: Mapping[str, DiskSpace | Unknown] = field(default_factory=lambda: MappingProxyType({}))
 
@@ -68,6 +72,7 @@ def read_facts(frame: Frame, *, measured_at: datetime, paths: tuple[str, ...] = 
         measured_at=measured_at,
         host=read("host", parse_host),
         gpus=read(gpu_section, lambda _: parse_gpus(sections, name=gpu_section)),
+        again=tuple(parse_gpus(sections, name=name) for name in AGAIN if name in sections),
         apps=read("apps", parse_apps),
         devices=read("devices", lambda section: tuple(section.text.split())),
         processes=read("procs", lambda section: parse_processes(section, sections.get("uids"))),

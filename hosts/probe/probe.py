@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 
-from hosts.probe.facts import HostFacts, read_facts
+from hosts.probe.facts import AGAIN, HostFacts, read_facts
 from hosts.probe.frames import FrameReader, parse_frame
 from hosts.transport.base import CommandTimeout, Transport, no_tick
 
@@ -16,8 +16,8 @@ MEMORY = ("memory",)
 CARDS = ("host", "gpus")
 SERVING = ("host", "gpus", "apps", "procs", "uids", "fds", "listeners", "markers", "pids")
 EVERYTHING = (*SERVING, "devices", "nspids", "disk")
-ALL_SECTIONS = frozenset({*EVERYTHING, "memory"})
-SMI_SECTIONS = frozenset({"gpus", "apps", "memory"})
+ALL_SECTIONS = frozenset({*EVERYTHING, "memory", *AGAIN})
+SMI_SECTIONS = frozenset({"gpus", "apps", "memory", *AGAIN})
 SILENCE_SECONDS = 20.0
 """A watch says something each second, or while nvidia-smi waits for its time-out; beyond that it is gone."""
 

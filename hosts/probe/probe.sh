@@ -4,7 +4,7 @@
 # Output: for each section a line "@relaunch TOKEN section NAME", its content, and "@relaunch TOKEN status N".
 # What has no status line was cut off, and means nothing. A frame ends with "@relaunch TOKEN end".
 #
-# SECTIONS  comma-separated: host memory gpus apps devices procs uids nspids listeners fds pids markers disk
+# SECTIONS  comma-separated: host memory memory2 memory3 (read again, later) gpus apps devices procs uids nspids listeners fds pids markers disk
 # keys      port=N pid=N path=P (each may be repeated), every=MS for=SECONDS slot=NAME (repeat until then),
 #           eager=MS (the pause at first, for EAGER_SECONDS)
 
@@ -102,21 +102,36 @@ query_each_gpu() {
 }
 
 query_cards() {
-  asked memory && query_gpus memory "$MEMORY_FIELDS"
-  asked gpus && query_gpus gpus "$GPU_FIELDS"
-  if asked apps; then
-    begin apps
-    smi "--query-compute-apps=$APP_FIELDS" --format=csv,nounits
-    done_with $?
-  fi
+  for section in $wanted; do
+    case $section in
+      memory*) query_gpus "$section" "$MEMORY_FIELDS" ;;
+      gpus) query_gpus gpus "$GPU_FIELDS" ;;
+      apps)
+        begin apps
+        smi "--query-compute-apps=$APP_FIELDS" --format=csv,nounits
+        done_with $?
+        ;;
+    esac
+  done
 }
 
+refuse_cards() {
+  for section in $wanted; do
+    begin "$section"
+    echo "$1"
+    done_with "$2"
+  done
+}
+
+# Those of the given sections that were asked for.
 look_at_cards() {
-  asked memory || asked gpus || asked apps || return 0
+  wanted=
+  for section; do
+    asked "$section" && wanted="$wanted $section"
+  done
+  [ -n "$wanted" ] || return 0
   if ! find_smi; then
-    for section in memory gpus apps; do
-      asked "$section" && { begin "$section"; echo 'nvidia-smi: not found'; done_with 127; }
-    done
+    refuse_cards 'nvidia-smi: not found' 127
     return 0
   fi
   open_lock
@@ -128,9 +143,7 @@ look_at_cards() {
     if flock -w "$LOCK_SECONDS" 9 2>/dev/null || flock -n 9 2>/dev/null; then
       query_cards
     else
-      for section in memory gpus apps; do
-        asked "$section" && { begin "$section"; echo 'another nvidia-smi is still running'; done_with 75; }
-      done
+      refuse_cards 'another nvidia-smi is still running' 75
     fi
   } 9<"$LOCK"
 }
@@ -269,9 +282,10 @@ look_around() {
 look() {
   printf '\n@relaunch %s begin\n' "$TOKEN" || exit 0
   look_around "$@" | {
-    cards=$(look_at_cards </dev/null)
+    cards=$(look_at_cards memory gpus apps </dev/null)
     cat
     printf '%s\n' "$cards"
+    case $cards in *" status 0") look_at_cards memory2 memory3 </dev/null ;; esac
   }
   printf '\n@relaunch %s end\n' "$TOKEN" || exit 0
 }

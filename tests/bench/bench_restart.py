@@ -129,7 +129,7 @@ def restart(story: Story, deployment: Deployment) -> Job:
     deadline = time.monotonic() + 60
     while (gate := job.open_gate) is None:
         assert time.monotonic() < deadline, "no plan within 60 s"
-        time.sleep(0.01)
+        time.sleep(0.02)
     story.answer(gate, "approve")
     return story.succeeded(job)
 
