@@ -57,7 +57,7 @@ take_fence() {
     command -v flock > /dev/null || refuse "flock is missing on the host (package util-linux)"
     : "${UMASK:=$(umask)}"  # the login's own, which the server gets back
     umask 077
-    mkdir -p "$BASE/launches" 2> /dev/null || refuse "cannot write below $HOME/.relaunch: $(df -P "$HOME" | tail -n 1)"
+    [ -d "$BASE/launches" ] || mkdir -p "$BASE/launches" 2> /dev/null || refuse "cannot write below $HOME/.relaunch: $(df -P "$HOME" | tail -n 1)"
     exec 9>> "$BASE/lock"
     flock -w 10 9 || refuse "another script works on this deployment"
     HAVE=0

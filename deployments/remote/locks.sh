@@ -2,10 +2,9 @@
 # MODE: take | release. CARDS: uuids. HOLDER: "panel|deployment|job|person|time".
 
 lock_places() {
-    mkdir -p /run/lock 2> /dev/null
+    [ -d /run/lock ] || mkdir -p /run/lock 2> /dev/null
     for PLACE in /run/lock/relaunch /tmp/relaunch-locks; do
-        [ -d "$PLACE" ] || mkdir -m 1777 "$PLACE" 2> /dev/null
-        chmod 1777 "$PLACE" 2> /dev/null
+        [ -d "$PLACE" ] || { mkdir -m 1777 "$PLACE" && chmod 1777 "$PLACE"; } 2> /dev/null
     done
     PLACE=/tmp/relaunch-locks
     [ -w /run/lock/relaunch ] && PLACE=/run/lock/relaunch
