@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import replace
-from typing import Any
 
 from django.utils import timezone
 
@@ -17,25 +16,23 @@ from deployments.decisions.verify import (
     KeepLooking,
     NotFree,
     Round,
-    Unmeasured,
     Verdict,
     VerifyPolicy,
     decide,
 )
-from deployments.joblog import LeaseLost
 from deployments.lifecycle import CheckStatus, JobKind, ServiceState
-from deployments.models import Check, Deployment, Gate
+from deployments.models import Check, Deployment
 from deployments.plan.cards import cards_seen, holders
-from deployments.plan.collect import PROBE_SECONDS, cards_of, look_at_node
+from deployments.plan.collect import cards_of, look_at_node
 from deployments.plan.serving import port_owners
-from deployments.remote import run as remote
-from deployments.steps.base import GateOpened, StepContext, StepFailed
+from deployments.steps import not_free
+from deployments.steps.base import StepContext, StepFailed
 from deployments.steps.plan import approve_anew_if_stale
 from deployments.steps.stop import Record
 from hosts.models import Gpu
 from hosts.probe.facts import AGAIN, HostFacts
 from hosts.probe.frames import Unknown
-from hosts.probe.probe import SERVING, probe, watch
+from hosts.probe.probe import watch
 
 SECTIONS = ("host", "memory", "procs", "fds", "listeners", *AGAIN)
 EVERY_SECONDS = 0.2
@@ -50,7 +47,7 @@ def verify(ctx: StepContext) -> None:
         approve_anew_if_stale(ctx)
     answer = ctx.answer("not free")
     if answer is not None and answer.answer != "again":
-        _carry_out(ctx, answer)
+        not_free.carry_out(ctx, answer)
         if answer.answer in ("anyway", "leave"):
             return
     record = _record(ctx)
@@ -61,10 +58,10 @@ def verify(ctx: StepContext) -> None:
             verdict = NotFree(
                 tuple(f"{h.name} (pid {h.pid} on the node, {h.user}) holds {', '.join(h.cards)}." for h in others)
             )
-            raise _ask(ctx, verdict, others, boot_id)
+            raise not_free.ask(ctx, verdict, others, boot_id)
         _free(ctx, last, boot_id)
         return
-    raise _ask(ctx, verdict, last.holders or (), boot_id)
+    raise not_free.ask(ctx, verdict, last.holders or (), boot_id)
 
 
 def _record(ctx: StepContext) -> Record | None:
@@ -220,117 +217,3 @@ def _free(ctx: StepContext, last: Round, boot_id: str) -> None:
             )
     total = len(last.cards)
     ctx.finish(f"{'The card is' if total == 1 else f'All {total} cards are'} at the baseline, and the port is free.")
-
-
-# --- Not free -------------------------------------------------------------------------------------------------------
-
-
-def _ask(ctx: StepContext, verdict: Verdict, others: tuple[HolderSeen, ...], boot_id: str) -> GateOpened:
-    assert isinstance(verdict, NotFree | Unmeasured)
-    measured = isinstance(verdict, NotFree)
-    for reason in verdict.reasons:
-        ctx.say(reason)
-    details = _details(ctx, others) if measured else []
-    ctx.remember(strangers=[[holder.pid, holder.start_time] for holder in others], strangers_boot=boot_id)
-    evidence: list[dict[str, Any]] = [{"text": reason} for reason in verdict.reasons]
-    if details:
-        evidence.append({"table": {"head": ["Process", "User", "Command", "Holds"], "rows": details}})
-    return ctx.ask(
-        "not free",
-        title="The cards are not free" if measured else "Whether the cards are free could not be measured",
-        text="Nothing is launched until they are, or until somebody decides.",
-        evidence=evidence,
-        choices=_choices(ctx, others),
-    )
-
-
-def _details(ctx: StepContext, others: tuple[HolderSeen, ...]) -> list[list[str]]:
-    """Who is in the way, asked once more with command lines; the node names those a container does not see."""
-    port = ctx.deployment.port
-    with ctx.link() as transport:
-        facts = probe(
-            transport, sections=SERVING, timeout=PROBE_SECONDS, ports=[port], sudo=ctx.host.sudo, tick=ctx.tick
-        )
-    again = holders(look_at_node(ctx) or facts, uuids=ctx.placement.gpu_uuids, co_tenants=ctx.deployment.co_tenants)
-    named = others if isinstance(again, Unknown) else again
-    if ctx.host.machine == ctx.host and others:
-        # Exactly those that a confirmed kill would hit.
-        named = tuple(holder for holder in named if holder.pid in {other.pid for other in others}) or others
-    rows = [[str(holder.pid), holder.user, holder.name, ", ".join(holder.cards)] for holder in named]
-    owners = port_owners(facts, port)
-    return rows + ([] if isinstance(owners, Unknown) else [_owner(facts, pid, port) for pid in sorted(owners)])
-
-
-def _owner(facts: HostFacts, pid: int, port: int) -> list[str]:
-    """Who listens on the port, as a row."""
-    detail = facts.details.get(pid)
-    process = None if isinstance(facts.processes, Unknown) else facts.processes.by_pid.get(pid)
-    user = "" if process is None or process.uid is None else "root" if process.uid == 0 else f"uid {process.uid}"
-    name = (detail.command if detail is not None else "") or (process.comm if process is not None else "")
-    return [str(pid), user, name[:200], f"port {port}"]
-
-
-def _choices(ctx: StepContext, others: tuple[HolderSeen, ...]) -> list[dict[str, Any]]:
-    again = {
-        "key": "again",
-        "label": "Look again",
-        "action": "ask",
-        "detail": "Waits by measuring, up to the same limits.",
-    }
-    leave = {"key": "leave", "label": "Leave it stopped", "action": "ask", "detail": f"{ctx.deployment} stays down."}
-    kill = {
-        "key": "kill",
-        "label": f"Kill {'this process' if len(others) == 1 else f'these {len(others)} processes'}",
-        "action": "confirm_kill",
-        "danger": True,
-        "needs_reason": True,
-        "detail": "SIGKILL to exactly the processes above, if they are still the same. Their work is lost.",
-    }
-    anyway = {
-        "key": "anyway",
-        "label": "Launch anyway",
-        "action": "approve",
-        "danger": True,
-        "needs_reason": True,
-        "detail": "The launch may fail, or take memory from somebody else's work.",
-    }
-    killable = others and ctx.host.machine == ctx.host
-    return [again, *([kill] if killable else []), leave, *([] if ctx.job.kind == JobKind.STOP else [anyway])]
-
-
-def _carry_out(ctx: StepContext, answer: Gate) -> None:
-    if answer.answer == "leave":
-        raise StepFailed(
-            f"{answer.answered_by_name} decided to leave {ctx.deployment} stopped.",
-            hint="Start it when the cards are free.",
-        )
-    if answer.answer == "anyway":
-        ctx.remember(forced=True, verified_at=timezone.now().isoformat())
-        ctx.finish(f"{answer.answered_by_name} decided to launch anyway: {answer.comment}")
-    if answer.answer == "kill":
-        _kill(ctx, answer)
-
-
-def _kill(ctx: StepContext, answer: Gate) -> None:
-    """SIGKILL to the named strangers, if they are still the same processes."""
-    named = [f"{pid}:{start}" for pid, start in ctx.step.data.get("strangers", [])]
-    ctx.say(f"{answer.answered_by_name} decided to kill {', '.join(named)}: {answer.comment}")
-    effect = ctx.effect("kill strangers", command=f"kill -KILL {' '.join(named)}", target={"processes": named})
-    script = remote.script_for(
-        ctx.deployment,
-        "stop",
-        fence=ctx.claim.fence,
-        boot_id=ctx.step.data.get("strangers_boot", ""),
-        signal="KILL",
-        targets=named,
-        watched=named,
-        seconds_max=ctx.deployment.kill_seconds,
-    )
-    with ctx.link() as transport:
-        said = list(remote.follow(transport, script, tick=ctx.tick))
-    if any(line.word == "fenced" for line in said):
-        raise LeaseLost
-    denied = [line.text for line in said if line.word == "denied"]
-    effect.done(f"denied: {', '.join(denied)}" if denied else "sent", said=[f"{s.word} {s.text}" for s in said][-20:])
-    if denied:
-        ctx.say(f"This login may not signal {', '.join(denied)}.")

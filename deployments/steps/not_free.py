@@ -1,0 +1,131 @@
+"""The cards are not free: who is in the way, and what a person decided about them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.utils import timezone
+
+from deployments.decisions.verify import HolderSeen, NotFree, Unmeasured, Verdict
+from deployments.joblog import LeaseLost
+from deployments.lifecycle import JobKind
+from deployments.models import Gate
+from deployments.plan.cards import holders
+from deployments.plan.collect import PROBE_SECONDS, look_at_node
+from deployments.plan.serving import port_owners
+from deployments.remote import run as remote
+from deployments.steps.base import GateOpened, StepContext, StepFailed
+from hosts.probe.facts import HostFacts
+from hosts.probe.frames import Unknown
+from hosts.probe.probe import SERVING, probe
+
+
+def ask(ctx: StepContext, verdict: Verdict, others: tuple[HolderSeen, ...], boot_id: str) -> GateOpened:
+    assert isinstance(verdict, NotFree | Unmeasured)
+    measured = isinstance(verdict, NotFree)
+    for reason in verdict.reasons:
+        ctx.say(reason)
+    details = _details(ctx, others) if measured else []
+    ctx.remember(strangers=[[holder.pid, holder.start_time] for holder in others], strangers_boot=boot_id)
+    evidence: list[dict[str, Any]] = [{"text": reason} for reason in verdict.reasons]
+    if details:
+        evidence.append({"table": {"head": ["Process", "User", "Command", "Holds"], "rows": details}})
+    return ctx.ask(
+        "not free",
+        title="The cards are not free" if measured else "Whether the cards are free could not be measured",
+        text="Nothing is launched until they are, or until somebody decides.",
+        evidence=evidence,
+        choices=_choices(ctx, others),
+    )
+
+
+def _details(ctx: StepContext, others: tuple[HolderSeen, ...]) -> list[list[str]]:
+    """Who is in the way, asked once more with command lines; the node names those a container does not see."""
+    port = ctx.deployment.port
+    with ctx.link() as transport:
+        facts = probe(
+            transport, sections=SERVING, timeout=PROBE_SECONDS, ports=[port], sudo=ctx.host.sudo, tick=ctx.tick
+        )
+    again = holders(look_at_node(ctx) or facts, uuids=ctx.placement.gpu_uuids, co_tenants=ctx.deployment.co_tenants)
+    named = others if isinstance(again, Unknown) else again
+    if ctx.host.machine == ctx.host and others:
+        # Exactly those that a confirmed kill would hit.
+        named = tuple(holder for holder in named if holder.pid in {other.pid for other in others}) or others
+    rows = [[str(holder.pid), holder.user, holder.name, ", ".join(holder.cards)] for holder in named]
+    owners = port_owners(facts, port)
+    return rows + ([] if isinstance(owners, Unknown) else [_owner(facts, pid, port) for pid in sorted(owners)])
+
+
+def _owner(facts: HostFacts, pid: int, port: int) -> list[str]:
+    """Who listens on the port, as a row."""
+    detail = facts.details.get(pid)
+    process = None if isinstance(facts.processes, Unknown) else facts.processes.by_pid.get(pid)
+    user = "" if process is None or process.uid is None else "root" if process.uid == 0 else f"uid {process.uid}"
+    name = (detail.command if detail is not None else "") or (process.comm if process is not None else "")
+    return [str(pid), user, name[:200], f"port {port}"]
+
+
+def _choices(ctx: StepContext, others: tuple[HolderSeen, ...]) -> list[dict[str, Any]]:
+    again = {
+        "key": "again",
+        "label": "Look again",
+        "action": "ask",
+        "detail": "Waits by measuring, up to the same limits.",
+    }
+    leave = {"key": "leave", "label": "Leave it stopped", "action": "ask", "detail": f"{ctx.deployment} stays down."}
+    kill = {
+        "key": "kill",
+        "label": f"Kill {'this process' if len(others) == 1 else f'these {len(others)} processes'}",
+        "action": "confirm_kill",
+        "danger": True,
+        "needs_reason": True,
+        "detail": "SIGKILL to exactly the processes above, if they are still the same. Their work is lost.",
+    }
+    anyway = {
+        "key": "anyway",
+        "label": "Launch anyway",
+        "action": "approve",
+        "danger": True,
+        "needs_reason": True,
+        "detail": "The launch may fail, or take memory from somebody else's work.",
+    }
+    killable = others and ctx.host.machine == ctx.host
+    return [again, *([kill] if killable else []), leave, *([] if ctx.job.kind == JobKind.STOP else [anyway])]
+
+
+def carry_out(ctx: StepContext, answer: Gate) -> None:
+    if answer.answer == "leave":
+        raise StepFailed(
+            f"{answer.answered_by_name} decided to leave {ctx.deployment} stopped.",
+            hint="Start it when the cards are free.",
+        )
+    if answer.answer == "anyway":
+        ctx.remember(forced=True, verified_at=timezone.now().isoformat())
+        ctx.finish(f"{answer.answered_by_name} decided to launch anyway: {answer.comment}")
+    if answer.answer == "kill":
+        _kill(ctx, answer)
+
+
+def _kill(ctx: StepContext, answer: Gate) -> None:
+    """SIGKILL to the named strangers, if they are still the same processes."""
+    named = [f"{pid}:{start}" for pid, start in ctx.step.data.get("strangers", [])]
+    ctx.say(f"{answer.answered_by_name} decided to kill {', '.join(named)}: {answer.comment}")
+    effect = ctx.effect("kill strangers", command=f"kill -KILL {' '.join(named)}", target={"processes": named})
+    script = remote.script_for(
+        ctx.deployment,
+        "stop",
+        fence=ctx.claim.fence,
+        boot_id=ctx.step.data.get("strangers_boot", ""),
+        signal="KILL",
+        targets=named,
+        watched=named,
+        seconds_max=ctx.deployment.kill_seconds,
+    )
+    with ctx.link() as transport:
+        said = list(remote.follow(transport, script, tick=ctx.tick))
+    if any(line.word == "fenced" for line in said):
+        raise LeaseLost
+    denied = [line.text for line in said if line.word == "denied"]
+    effect.done(f"denied: {', '.join(denied)}" if denied else "sent", said=[f"{s.word} {s.text}" for s in said][-20:])
+    if denied:
+        ctx.say(f"This login may not signal {', '.join(denied)}.")
