@@ -21,6 +21,7 @@ from hosts.probe.probe import SERVING, probe
 
 
 def ask(ctx: StepContext, verdict: Verdict, others: tuple[HolderSeen, ...], boot_id: str) -> GateOpened:
+    """The question, with value, limit and holders; ``raise`` it. ``boot_id``: of the host when it was measured."""
     assert isinstance(verdict, NotFree | Unmeasured)
     measured = isinstance(verdict, NotFree)
     for reason in verdict.reasons:
@@ -94,6 +95,7 @@ def _choices(ctx: StepContext, others: tuple[HolderSeen, ...]) -> list[dict[str,
 
 
 def carry_out(ctx: StepContext, answer: Gate) -> None:
+    """Do what a person chose. Raises StepFailed when the service is to be left stopped."""
     if answer.answer == "leave":
         raise StepFailed(
             f"{answer.answered_by_name} decided to leave {ctx.deployment} stopped.",
