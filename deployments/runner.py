@@ -11,14 +11,15 @@ import os
 import socket
 import traceback
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from django.db import DatabaseError, close_old_connections, transaction
-from django.db.models import F
+from django.db import InterfaceError, OperationalError, close_old_connections, transaction
 from django.utils import timezone
 
 from controlpanel import audit
 from controlpanel.live import hints
-from deployments import services, tasks
+from controlpanel.masking import mask_text, mask_values
+from deployments import tasks
 from deployments.decisions.recovery import retry_in
 from deployments.joblog import JobLog, LeaseLost
 from deployments.lifecycle import ENDED, JobState, LaunchState, StepState
@@ -34,6 +35,9 @@ from hosts import links
 from hosts.transport.base import TransportError
 
 logger = logging.getLogger(__name__)
+
+DATABASE_FAILS = (OperationalError, InterfaceError)
+"""Not DataError or IntegrityError: those are faults of ours, and would come again for ever."""
 
 OWNER = f"{socket.gethostname()}:{os.getpid()}"
 
@@ -56,7 +60,7 @@ def run(job_id: int, *, told_to_stop: Callable[[], bool] | None = None) -> None:
         _walk(claim, told_to_stop or stopping.is_set)
     except LeaseLost:
         logger.warning("job %s: the lease is lost; another worker goes on", job_id)
-    except DatabaseError:
+    except DATABASE_FAILS:
         logger.exception("job %s: the database fails; the lease will lapse and another worker goes on", job_id)
     finally:
         _tell(job_id)
@@ -82,14 +86,16 @@ def _walk(claim: Claim, told_to_stop: Callable[[], bool]) -> None:
             regain(context)
             _begin(context)
             STEPS[step.name](context)
-    except (LeaseLost, DatabaseError):
+    except (LeaseLost, *DATABASE_FAILS):
         raise
     except Exception as error:
         try:
             if not isinstance(error, GateOpened | HandBack | TransportError):
                 _resolve_launches(claim, log)
-        except TransportError as unreachable:
-            error = unreachable
+        except (LeaseLost, *DATABASE_FAILS):
+            raise
+        except Exception as further:  # what stands in the way of an end decides how the job goes on
+            error = further
         _settle(claim, step, log, error)
     else:
         _settle(claim, None, log, None)
@@ -124,16 +130,12 @@ def _settle(claim: Claim, step: JobStep | None, log: JobLog, error: Exception | 
         case None:
             _end(claim, log, JobState.SUCCEEDED, summary=_how_it_went(job))
         case GateOpened():
-            with transaction.atomic():
-                if not Job.leave(claim, state=JobState.WAITING, summary=str(error)):
-                    raise LeaseLost
-                error.gate.save()
+            _wait(claim, error)
         case HandBack():
             log.say("This worker was told to stop; another goes on.", step=step.name if step else "")
             Job.leave(claim, state=JobState.QUEUED, ring_at=timezone.now())
             tasks.ring(job.pk)
         case JobCancelled():
-            _skip_open_steps(claim)
             _end(claim, log, JobState.CANCELLED, summary=f"Cancelled by {job.cancel_requested_by}. {_left_behind(job)}")
         case StepFailed():
             _fail(claim, step, log, error)
@@ -143,59 +145,70 @@ def _settle(claim: Claim, step: JobStep | None, log: JobLog, error: Exception | 
             _lose_contact(claim, job, log, step, error)
         case _:
             logger.exception("job %s: our own fault", claim.job_id, exc_info=error)
-            _fail_step(claim, step, str(error))
             _end(
                 claim,
                 log,
                 JobState.ERRORED,
+                failed=Failed(step, str(error)),
                 summary=f"A fault of the panel itself: {type(error).__name__}: {error}. {_left_behind(job)}",
                 traceback="".join(traceback.format_exception(error)),
             )
 
 
+def _wait(claim: Claim, opened: GateOpened) -> None:
+    """Begin to wait for a person: the question, what it is about, and the job's state, all in one transaction."""
+    with transaction.atomic():
+        if not Job.leave(claim, state=JobState.WAITING, summary=str(opened), **opened.job_fields):
+            raise LeaseLost
+        opened.gate.save()
+
+
 def _fail(claim: Claim, step: JobStep | None, log: JobLog, error: StepFailed) -> None:
     """A step failed: start what was serving again if the plan said so, else end."""
-    _fail_step(claim, step, error.message)
     log.say(error.message, step=step.name if step else "")
-    job = Job.objects.get(pk=claim.job_id)
     if error.diagnosis is not None:
-        Job.held(claim).update(diagnosis=error.diagnosis)
+        Job.held(claim).update(diagnosis=mask_values(error.diagnosis))
+    job = Job.objects.get(pk=claim.job_id)
     if step is not None and not step.way_back and _can_go_back(job, step):
-        _append_way_back(claim, job, log)
-        Job.held(claim).update(summary=error.message, hint=error.hint)
-        Job.leave(claim, state=JobState.QUEUED, ring_at=timezone.now())
-        tasks.ring(job.pk)
+        _go_back(claim, job, step, log, error)
         return
-    _skip_open_steps(claim)
-    _end(claim, log, JobState.FAILED, summary=f"{error.message} {_left_behind(job)}".strip(), hint=error.hint)
+    summary = f"{error.message} {_left_behind(job)}".strip()
+    _end(claim, log, JobState.FAILED, failed=Failed(step, error.message), summary=summary, hint=error.hint)
 
 
 def _can_go_back(job: Job, step: JobStep) -> bool:
     return job.way_back and job.touched and job.previous_revision_id is not None and step.name in ("launch", "check")
 
 
-def _append_way_back(claim: Claim, job: Job, log: JobLog) -> None:
+def _go_back(claim: Claim, job: Job, step: JobStep, log: JobLog, error: StepFailed) -> None:
+    """Append the steps that start the previous revision again, and hand the job on."""
     log.say(f"The plan says: start again what was serving ({job.previous_revision}).", step="launch")
     with transaction.atomic():
-        if not Job.held(claim).update(version=F("version") + 1):
-            raise LeaseLost
+        Failed(step, error.message).store()
         JobStep.objects.filter(job=job, state=StepState.PENDING).update(state=StepState.SKIPPED)
         position = job.steps.count()
         JobStep.objects.bulk_create(
             JobStep(job=job, position=position + number, name=name, way_back=True)
             for number, name in enumerate(WAY_BACK)
         )
+        if not Job.leave(claim, state=JobState.QUEUED, summary=mask_text(error.message), ring_at=timezone.now()):
+            raise LeaseLost
+    tasks.ring(job.pk)
 
 
-def _fail_step(claim: Claim, step: JobStep | None, message: str) -> None:
-    if step is not None and Job.held(claim).exists():
-        JobStep.objects.filter(pk=step.pk).update(state=StepState.FAILED, summary=message, ended_at=timezone.now())
+@dataclass(frozen=True)
+class Failed:
+    """The step at which a job ends, and why."""
 
+    step: JobStep | None
+    message: str
 
-def _skip_open_steps(claim: Claim) -> None:
-    open_steps = JobStep.objects.filter(job_id=claim.job_id, state__in=(StepState.PENDING, StepState.RUNNING))
-    if Job.held(claim).exists():
-        open_steps.update(state=StepState.SKIPPED, ended_at=timezone.now())
+    def store(self) -> None:
+        """Mark the step; belongs into the transaction in which the job is left."""
+        if self.step is not None:
+            JobStep.objects.filter(pk=self.step.pk).update(
+                state=StepState.FAILED, summary=mask_text(self.message), ended_at=timezone.now()
+            )
 
 
 def _lose_contact(claim: Claim, job: Job, log: JobLog, step: JobStep | None, error: TransportError) -> None:
@@ -219,8 +232,17 @@ def _last_known(job: Job) -> str:
     return f"{effect.kind}: {effect.outcome or 'sent, result not known'}" if effect else "nothing was done"
 
 
-def _end(claim: Claim, log: JobLog, state: JobState, *, summary: str, hint: str = "", traceback: str = "") -> None:
-    """Give the card locks back, then end the job and its claims in one transaction."""
+def _end(
+    claim: Claim,
+    log: JobLog,
+    state: JobState,
+    *,
+    summary: str,
+    hint: str = "",
+    traceback: str = "",
+    failed: Failed | None = None,
+) -> None:
+    """Give the card locks back, then end the job, its steps and its claims in one transaction."""
     assert state in ENDED
     job = Job.objects.select_related("deployment").get(pk=claim.job_id)
     if job.touched:
@@ -228,19 +250,31 @@ def _end(claim: Claim, log: JobLog, state: JobState, *, summary: str, hint: str 
     # A round that started the old server again does not make the job a success.
     if state == JobState.SUCCEEDED and job.steps.filter(way_back=True).exists():
         state = JobState.FAILED
+    summary = mask_text(summary)
     log.say(summary, step="")
     with transaction.atomic():
-        if not Job.leave(claim, state=state, summary=summary, hint=hint, traceback=traceback, contact_lost_at=None):
+        left = Job.leave(
+            claim, state=state, summary=summary, hint=hint, traceback=mask_text(traceback), contact_lost_at=None
+        )
+        if not left:
             raise LeaseLost
+        if failed is not None:
+            failed.store()
         Gate.objects.filter(job=job, answered_at=None).update(answered_at=timezone.now(), answer="ended")
-        services.close(job.pk)
+        Job.let_go(job.pk)
         audit.record(f"job {state}", actor=None, target=job, detail={"summary": summary})
 
 
 def _release_cards(claim: Claim, job: Job, log: JobLog) -> None:
     """Best effort: a lock that stays names us, and our next job on these cards takes it over."""
+
+    def tick() -> None:
+        if not Job.renew(claim):
+            raise LeaseLost
+
+    tick()
     try:
-        release_cards(job, fence=claim.fence, links=links.borrow)
+        release_cards(job, fence=claim.fence, links=links.borrow, tick=tick)
     except TransportError as error:
         log.say(f"The card locks could not be given back: {error}", step="")
 

@@ -7,13 +7,13 @@ import threading
 from datetime import timedelta
 
 from django.db import close_old_connections, transaction
-from django.db.models import F, Q
+from django.db.models import Q
 from django.db.models.functions import Now
 from django.utils import timezone
 
 from controlpanel import audit
 from controlpanel.live import hints
-from deployments import services, tasks
+from deployments import tasks
 from deployments.lifecycle import CLAIMABLE, JobState
 from deployments.models import Gate, Job
 
@@ -24,11 +24,11 @@ RING_AGAIN = timedelta(seconds=10)
 
 
 def sweep() -> None:
-    """Expire approvals that came to nothing, and ring for every job that nobody works on though somebody should."""
-    for gate in Gate.objects.filter(answered_at=None, expires_at__lt=timezone.now(), job__state=JobState.WAITING):
-        _expire(gate)
+    """Ring for every job that nobody works on though somebody should, and expire approvals that came to nothing."""
     for job_id in _left_lying():
         tasks.ring(job_id)
+    for gate in Gate.objects.filter(answered_at=None, expires_at__lt=timezone.now(), job__state=JobState.WAITING):
+        _expire(gate)
 
 
 def _left_lying() -> list[int]:
@@ -45,18 +45,20 @@ def _left_lying() -> list[int]:
 
 
 def _expire(gate: Gate) -> None:
+    """Nobody approved in time: the job ends, by a worker if it has touched a host."""
     with transaction.atomic():
-        now = timezone.now()
-        if not Gate.objects.filter(pk=gate.pk, answered_at=None).update(answered_at=now, answer="expired"):
-            return
-        Job.objects.filter(pk=gate.job_id, state=JobState.WAITING).update(
+        ended = Job.end_untouched(
+            gate.job_id,
             state=JobState.EXPIRED,
             summary="Nobody approved in time. Nothing was touched.",
             hint="Ask again when somebody can approve.",
-            ended_at=now,
-            version=F("version") + 1,
+            among=(JobState.WAITING,),
         )
-        services.close(gate.job_id)
+        if not ended:
+            Job.ask_to_end(gate.job_id, by="nobody in time")
+        if not gate.close(answer="expired"):
+            transaction.set_rollback(True)
+            return
         audit.record("approval expired", actor=None, target=gate.job, detail={"gate": gate.pk})
     hints.hint(f"job:{gate.job_id}")
     hints.hint("overview")

@@ -22,9 +22,10 @@ from hosts.transport.factory import link_signature, open_transport
 if TYPE_CHECKING:
     from hosts.models import Host
 
-CONNECT_SECONDS = 15.0
+# Together, with the wait for another's attempt, well below a job's lease of 30 s.
+CONNECT_SECONDS = 8.0
 IDLE_SECONDS = 2.0
-PROBE_SECONDS = 5.0
+PROBE_SECONDS = 3.0
 
 _inherited: list[object] = []
 """Links of the process we were forked from. Kept, for an SSH channel that is collected still speaks."""
@@ -99,8 +100,9 @@ class LinkPool:
         """Lend this host's link no more: its address or its keys have changed."""
         with self._lock:
             entry = self._entries.get(host_pk)
-        if entry is not None and entry.link is not None:
-            self._retire(entry, entry.link)
+        link = entry.link if entry is not None else None
+        if entry is not None and link is not None:
+            self._retire(entry, link)
 
     def close_all(self) -> None:
         """Close every link now. Borrowers that still use one get LinkLost or LinkDown."""
@@ -126,17 +128,24 @@ class LinkPool:
             if link is not None and not self._usable(link, signature):
                 self._retire(entry, link)
                 link = None
-            if link is None:
+            if link is None or not self._lend(link):
                 transport = self._open_link(host, timeout=self._connect_seconds)
                 entry.link = link = _Link(transport, signature, self._clock())
                 self.counters.opened += 1
-            with self._lock:
-                link.borrowers += 1
-                self.counters.borrowed += 1
-            link.last_used = self._clock()
+                self._lend(link)
             return link
         finally:
             entry.lock.release()
+
+    def _lend(self, link: _Link) -> bool:
+        """Count one more borrower, unless the link was retired meanwhile (its last borrower then closes it)."""
+        with self._lock:
+            if link.retired:
+                return False
+            link.borrowers += 1
+            self.counters.borrowed += 1
+        link.last_used = self._clock()
+        return True
 
     def _usable(self, link: _Link, signature: tuple[object, ...]) -> bool:
         if link.retired or link.signature != signature:

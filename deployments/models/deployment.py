@@ -65,6 +65,12 @@ class Deployment(models.Model):
     def __str__(self) -> str:
         return self.name
 
+    @classmethod
+    def locked(cls, pk: int) -> Deployment:
+        """The row as it is now, held until the transaction ends (also on SQLite, which has no SELECT FOR UPDATE)."""
+        cls.objects.filter(pk=pk).update(fence=models.F("fence"))
+        return cls.objects.get(pk=pk)
+
     @cached_property
     def placement(self) -> Placement:
         """Where it runs, as it was when first asked for. One place today; the schema allows several."""

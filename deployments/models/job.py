@@ -5,6 +5,7 @@ Every change of a job's state is one conditional UPDATE: zero rows changed means
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -61,7 +62,6 @@ class Job(models.Model):
     previous_revision = models.ForeignKey("deployments.Revision", models.PROTECT, null=True, related_name="+")
     way_back = models.BooleanField(default=True, help_text="If it fails, start again what was serving.")
     plan = models.JSONField(null=True)
-    plan_hash = models.CharField(max_length=64, blank=True)
 
     owner = models.CharField(max_length=64, blank=True)
     lease_until = models.DateTimeField(null=True)
@@ -152,6 +152,46 @@ class Job(models.Model):
             cls.held(claim).update(state=state, owner="", lease_until=None, version=F("version") + 1, **ended, **fields)
         )
 
+    @classmethod
+    def end_untouched(
+        cls,
+        job_id: int,
+        *,
+        state: JobState,
+        summary: str,
+        hint: str = "",
+        cancelled_by: str = "",
+        among: Sequence[JobState] = (JobState.QUEUED, JobState.WAITING),
+    ) -> bool:
+        """End a job that has touched nothing and that nobody works on. False: a worker must end it (``ask_to_end``)."""
+        idle = cls.objects.filter(pk=job_id, touched=False, lease_until=None, state__in=among)
+        ended = idle.update(
+            state=state,
+            summary=summary,
+            hint=hint,
+            cancel_requested_by=cancelled_by,
+            ended_at=Now(),
+            version=F("version") + 1,
+        )
+        if ended:
+            cls.let_go(job_id)
+        return bool(ended)
+
+    @classmethod
+    def ask_to_end(cls, job_id: int, *, by: str) -> bool:
+        """Have a worker end the job safely, as a cancel by ``by``. False when it has ended already."""
+        asked = cls.objects.filter(pk=job_id, state__in=ACTIVE).update(cancel_requested_by=by, version=F("version") + 1)
+        cls.objects.filter(pk=job_id, state=JobState.WAITING).update(state=JobState.QUEUED, ring_at=Now())
+        return bool(asked)
+
+    @staticmethod
+    def let_go(job_id: int) -> None:
+        """Skip what was not done and free its cards and port; belongs into the transaction that ends the job."""
+        open_steps = JobStep.objects.filter(job_id=job_id, state__in=(StepState.PENDING, StepState.RUNNING))
+        open_steps.update(state=StepState.SKIPPED)
+        CardClaim.objects.filter(job_id=job_id).delete()
+        PortClaim.objects.filter(job_id=job_id).delete()
+
 
 class JobStep(models.Model):
     """One step of a job. Steps of the way back are appended as a second round."""
@@ -201,7 +241,7 @@ class Effect(models.Model):
     job = models.ForeignKey(Job, models.CASCADE, related_name="effects")
     step = models.ForeignKey(JobStep, models.CASCADE, related_name="effects")
     fence = models.PositiveBigIntegerField()
-    kind = models.CharField(max_length=24)
+    kind = models.CharField(max_length=40)
     command = models.TextField(blank=True, help_text="What was sent, secrets masked.")
     target = models.JSONField(default=dict)
     intended_at = models.DateTimeField(auto_now_add=True)
@@ -245,6 +285,13 @@ class Gate(models.Model):
 
     def __str__(self) -> str:
         return f"{self.title} (job {self.job_id})"
+
+    def close(self, *, answer: str, by: str = "", comment: str = "") -> bool:
+        """Answer it, unless somebody has or it has expired; an ``expired`` answer is for what has."""
+        still_open = Gate.objects.filter(pk=self.pk, answered_at=None)
+        if answer != "expired":
+            still_open = still_open.exclude(expires_at__lt=Now())
+        return bool(still_open.update(answered_at=Now(), answered_by_name=by, answer=answer, comment=comment))
 
 
 class CardClaim(models.Model):

@@ -18,10 +18,11 @@ EARLIER_LAUNCHES = 200
 NODE_SECTIONS = ("host", "gpus", "procs", "uids", "fds", "pids")
 
 
-def plan_for(ctx: StepContext, *, count_requests: bool = True) -> Plan:
+def plan_for(ctx: StepContext, *, count_requests: bool = True, adopt: bool = True) -> Plan:
     """The plan of this job as the facts are now. Raises TransportError, or CannotPlan for what cannot be seen.
 
-    ``count_requests``: ask the server how many requests run, which no approval is bound to.
+    ``count_requests``: ask the server how many requests run, which no approval is bound to. ``adopt``: may an engine
+    that listens on the port count as this deployment's, though it was not launched by us?
     """
     new = recipe_of(ctx.job.revision)
     launch = ctx.live_launch()
@@ -45,6 +46,7 @@ def plan_for(ctx: StepContext, *, count_requests: bool = True) -> Plan:
             node_facts=look_at_node(ctx),
             earlier=_earlier(ctx),
             requests=running_requests(ctx) if count_requests else None,
+            adopt=adopt,
         )
     )
 

@@ -56,6 +56,8 @@ class PlanInput:
     node_facts: HostFacts | None = None
     earlier: tuple[str, ...] = ()
     requests: int | None = None
+    adopt: bool = True
+    """May an engine on the port be this deployment's, though it was not launched by us?"""
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,11 @@ def make_plan(asked: PlanInput) -> Plan:
     """Put the plan together. Raises CannotPlan when it cannot be seen who serves."""
     facts = asked.facts
     serving = find_serving(
-        facts, launch=asked.launch, port=asked.port, is_ours=asked.engine.recognises, earlier=asked.earlier
+        facts,
+        launch=asked.launch,
+        port=asked.port,
+        is_ours=asked.engine.recognises if asked.adopt else _nobody,
+        earlier=asked.earlier,
     )
     if isinstance(serving, Unknown):
         raise CannotPlan(f"Who serves now could not be seen: {serving.reason}")
@@ -124,6 +130,10 @@ def make_plan(asked: PlanInput) -> Plan:
         "binding": binding,
     }
     return Plan(data, hash_of(binding), serving, cards)
+
+
+def _nobody(command: str) -> bool:
+    return False
 
 
 def hash_of(binding: Mapping[str, Any]) -> str:

@@ -59,7 +59,8 @@ take_fence() {
     umask 077
     [ -d "$BASE/launches" ] || mkdir -p "$BASE/launches" 2> /dev/null || refuse "cannot write below $HOME/.relaunch: $(df -P "$HOME" | tail -n 1)"
     exec 9>> "$BASE/lock"
-    flock -w 10 9 || refuse "another script works on this deployment"
+    # It may be an earlier copy of ours whose answer was lost: what it will do is not known.
+    flock -w 10 9 || { say busy; exit 0; }
     HAVE=0
     read -r HAVE 2> /dev/null < "$BASE/fence" || HAVE=0
     if [ "${HAVE:-0}" -gt "$FENCE" ]; then

@@ -57,27 +57,26 @@ def locked_by(said: Said) -> LockedByOther:
     return LockedByOther(uuid, panel, deployment, job, person, since)
 
 
-def take_cards(job: Job, *, fence: int, links: Links) -> LockedByOther | None:
+def take_cards(job: Job, *, fence: int, links: Links, tick: Callable[[], None]) -> LockedByOther | None:
     """Lock the cards on the machine; returns who has one of them if somebody else does.
 
     Raises LeaseLost when a newer worker is there, TransportError when the machine cannot do it.
     """
-    return next(
-        (locked_by(said) for said in _run(job, "take", fence=fence, links=links) if said.word == "locked"), None
-    )
+    said = _run(job, "take", fence=fence, links=links, tick=tick)
+    return next((locked_by(line) for line in said if line.word == "locked"), None)
 
 
-def release_cards(job: Job, *, fence: int, links: Links) -> None:
+def release_cards(job: Job, *, fence: int, links: Links, tick: Callable[[], None]) -> None:
     """Give the locks back; those of others are left alone."""
-    _run(job, "release", fence=fence, links=links)
+    _run(job, "release", fence=fence, links=links, tick=tick)
 
 
-def _run(job: Job, mode: str, *, fence: int, links: Links) -> list[Said]:
+def _run(job: Job, mode: str, *, fence: int, links: Links, tick: Callable[[], None]) -> list[Said]:
     assert job.deployment is not None
     script = script_for(job.deployment, "locks", fence=fence, boot_id="", mode=mode, **lock_values(job))
     machine = job.deployment.placement.host.machine
     with links(machine) as transport:
-        said = run(transport, script, timeout=TIMEOUT_SECONDS)
+        said = run(transport, script, timeout=TIMEOUT_SECONDS, tick=tick)
     for line in said:
         if line.word == "fenced":
             raise LeaseLost

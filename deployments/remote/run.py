@@ -26,6 +26,7 @@ def run(transport: Transport, script: Script, *, timeout: float, tick: Callable[
     result = transport.run(script.argv, stdin=script.stdin, timeout=timeout, tick=tick)
     reader = script.reader()
     said = list(reader.feed(result.stdout))
+    _refuse_busy(said)
     if not reader.ended:
         detail = result.stderr.decode(errors="replace").strip().splitlines()
         raise LinkLost(f"The host's answer was cut{': ' + detail[-1] if detail else ''}.")
@@ -51,4 +52,12 @@ def follow(transport: Transport, script: Script, *, tick: Callable[[], None]) ->
             if data == b"":
                 raise LinkLost("The host's answer was cut.")
             silent = 0.0
-            yield from reader.feed(data)
+            for said in reader.feed(data):
+                _refuse_busy([said])
+                yield said
+
+
+def _refuse_busy(said: list[Said]) -> None:
+    """Raises LinkLost while another script of ours, perhaps one whose answer was lost, is at work on the host."""
+    if any(line.word == "busy" for line in said):
+        raise LinkLost("Another script of ours is still at work on this deployment's host.")

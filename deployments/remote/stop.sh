@@ -6,7 +6,13 @@ take_fence
 for WORD in $TARGETS; do
     PID=${WORD%:*}
     if [ "$PID" -gt 1 ] && is_same "$PID" "${WORD#*:}"; then
-        if kill -s "$SIGNAL" "$PID" 2> /dev/null; then say sent "$SIGNAL" "$PID"; else say denied "$PID"; fi
+        if kill -s "$SIGNAL" "$PID" 2> /dev/null; then
+            say sent "$SIGNAL" "$PID"
+        elif is_same "$PID" "${WORD#*:}"; then
+            say denied "$PID"
+        else
+            say gone "$PID"
+        fi
     else
         say gone "$PID"
     fi

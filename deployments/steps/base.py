@@ -20,7 +20,7 @@ from django.db.models import F
 from django.utils import timezone
 
 from controlpanel.live import hints
-from controlpanel.masking import mask_text
+from controlpanel.masking import mask_text, mask_values
 from deployments.engines.base import Engine
 from deployments.engines.registry import ENGINES
 from deployments.joblog import JobLog, LeaseLost
@@ -57,11 +57,15 @@ class StepFailed(Exception):
 
 
 class GateOpened(Exception):
-    """A question for a person. Its row is written when the job begins to wait, not before: nobody can answer early."""
+    """A question for a person. Its row is written when the job begins to wait, not before: nobody can answer early.
 
-    def __init__(self, gate: Gate) -> None:
+    ``job_fields`` are set in the same transaction: what is asked about and the question are never apart.
+    """
+
+    def __init__(self, gate: Gate, **job_fields: Any) -> None:
         super().__init__(gate.title)
         self.gate = gate
+        self.job_fields = job_fields
 
 
 class JobCancelled(Exception):
@@ -75,14 +79,16 @@ class HandBack(Exception):
 class EffectRecord:
     """One act on a host: the intent is stored when this is made, the result when ``done`` is called."""
 
-    def __init__(self, effect: Effect) -> None:
+    def __init__(self, effect: Effect, writing: Callable[[], contextlib.AbstractContextManager[None]]) -> None:
         self._effect = effect
+        self._writing = writing
 
     def done(self, outcome: str, **result: Any) -> None:
         """Store what came of it."""
-        Effect.objects.filter(pk=self._effect.pk).update(
-            finished_at=timezone.now(), outcome=outcome[:200], result=result or None
-        )
+        with self._writing():
+            Effect.objects.filter(pk=self._effect.pk).update(
+                finished_at=timezone.now(), outcome=mask_text(outcome)[:200], result=mask_values(result) or None
+            )
 
 
 class StepContext:
@@ -188,9 +194,9 @@ class StepContext:
             key=key,
             label=label,
             status=status,
-            value=value[:200],
+            value=mask_text(value)[:200],
             limit=limit[:200],
-            detail=detail,
+            detail=mask_text(detail),
             source=source,
             measured_at=timezone.now(),
         )
@@ -215,9 +221,12 @@ class StepContext:
     def readings(self, used_mib: Mapping[str, int | None]) -> None:
         """A point of the memory curve: MiB by card uuid, None where it could not be measured."""
         now = timezone.now()
-        JobReading.objects.bulk_create(
-            JobReading(job=self.job, gpu_uuid=uuid, at=now, used_mib=used) for uuid, used in used_mib.items()
-        )
+        with transaction.atomic():
+            if not Job.held(self.claim).update(owner=self.claim.owner):
+                raise LeaseLost
+            JobReading.objects.bulk_create(
+                JobReading(job=self.job, gpu_uuid=uuid, at=now, used_mib=used) for uuid, used in used_mib.items()
+            )
         hints.hint(f"readings:{self.job.pk}")
 
     def reading_said(self, words: Sequence[str]) -> None:
@@ -252,7 +261,7 @@ class StepContext:
                 target=dict(target),
             )
         self.job.touched = True
-        return EffectRecord(effect)
+        return EffectRecord(effect, self.writing)
 
     def live_launch(self) -> Launch | None:
         """The deployment's launch that serves or may serve."""
@@ -270,28 +279,32 @@ class StepContext:
         evidence: Sequence[Mapping[str, Any]] = (),
         plan_hash: str = "",
         expires_in: timedelta | None = None,
+        **job_fields: Any,
     ) -> GateOpened:
-        """Ask a person; ``raise`` what this returns."""
+        """Ask a person; ``raise`` what this returns. ``job_fields`` are stored together with the question."""
         return GateOpened(
             Gate(
                 job=self.job,
                 step=self.step,
                 kind=kind,
                 title=title,
-                text=text,
-                evidence=list(evidence),
+                text=mask_text(text),
+                evidence=mask_values(list(evidence)),
                 choices=[{"detail": "", "danger": False, "needs_reason": False, **choice} for choice in choices],
                 plan_hash=plan_hash,
                 expires_at=timezone.now() + expires_in if expires_in else None,
-            )
+            ),
+            **job_fields,
         )
 
     def answer(self, kind: str) -> Gate | None:
         """The answer to this step's newest gate of this kind, used up by this call; None when there is none."""
-        gate = self.step.gates.filter(kind=kind).exclude(answered_at=None).order_by("-id").first()
-        if gate is None or not Gate.objects.filter(pk=gate.pk, used_at=None).update(used_at=timezone.now()):
+        gate = self.answered(kind)
+        if gate is None:
             return None
-        return gate
+        with self.writing():
+            used = Gate.objects.filter(pk=gate.pk, used_at=None).update(used_at=timezone.now())
+        return gate if used else None
 
     def answered(self, kind: str) -> Gate | None:
         """The newest answer to a gate of this kind, used up or not."""
@@ -299,6 +312,7 @@ class StepContext:
 
     def finish(self, summary: str) -> None:
         """The step has reached its goal."""
+        summary = mask_text(summary)
         with self.writing():
             self.log.say_held(summary, step=self.step.name)
             JobStep.objects.filter(pk=self.step.pk).update(

@@ -9,6 +9,7 @@ from deployments.models import Job
 from deployments.steps.base import StepContext, StepFailed
 from hosts.probe.frames import Unknown
 from hosts.probe.probe import probe
+from hosts.transport.base import LinkLost
 
 TIMEOUT_SECONDS = 20.0
 
@@ -21,7 +22,7 @@ def regain(ctx: StepContext) -> None:
     with ctx.link() as transport:
         facts = probe(transport, sections=("host",), timeout=TIMEOUT_SECONDS, tick=ctx.tick)
     if isinstance(facts.host, Unknown):
-        raise StepFailed(f"The host answers, but not as it should: {facts.host.reason}")
+        raise LinkLost(f"The host answers, but not as it should: {facts.host.reason}")
     boot = (ctx.job.plan or {}).get("binding", {}).get("boot")
     lost_for = timezone.now() - lost_at
     answer = ctx.answer("contact")

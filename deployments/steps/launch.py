@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from typing import Any
+from datetime import datetime, timedelta
+from typing import Any, NoReturn
 
 from django.utils import timezone
 
@@ -18,13 +19,28 @@ from deployments.steps.base import StepContext, StepFailed
 from hosts.transport.base import TransportError
 
 TIMEOUT_SECONDS = 45.0
+FRESH = timedelta(seconds=10)
 
 
 def launch(ctx: StepContext) -> None:
     """Look whether this launch already exists on the host, else start it; record who it is."""
+    if not _is_sent(ctx) and _is_old(_verified(ctx).data):
+        _back_to_verify(ctx, "What verify has seen is older than 10 s.")
+        return
     row = _intend(ctx)
     said = _send(ctx, row, mode="start")
     _settle(ctx, row, said)
+
+
+def _is_sent(ctx: StepContext) -> bool:
+    """Was the script of this launch ever sent? Then the host knows what became of it."""
+    return ctx.step.effects.filter(kind="launch").exists()
+
+
+def _is_old(verified: dict[str, Any]) -> bool:
+    """Nothing is launched onto cards that were not looked at, holders included, within the last 10 s."""
+    at = verified.get("verified_at")
+    return at is None or timezone.now() - datetime.fromisoformat(at) > FRESH
 
 
 def resolve(ctx: StepContext, row: Launch) -> None:
@@ -81,7 +97,7 @@ def _send(ctx: StepContext, row: Launch, *, mode: str) -> list[Said]:
         raise StepFailed("The revision of this launch is gone.")
     on_node = ctx.host.machine != ctx.host
     if mode == "start" and on_node:
-        other = take_cards(ctx.job, fence=ctx.claim.fence, links=ctx.links)
+        other = take_cards(ctx.job, fence=ctx.claim.fence, links=ctx.links, tick=ctx.tick)
         if other is not None:
             raise StepFailed(str(other), hint="Wait for that job, or ask that person.")
     effect = ctx.effect(
@@ -149,9 +165,7 @@ def _settle(ctx: StepContext, row: Launch, said: list[Said]) -> None:
             case "rebooted":
                 _give_up(ctx, row, "The host has booted since the cards were measured.", hint="Start again.")
             case "live":
-                _give_up(
-                    ctx, row, f"Another launch of this deployment lives (pid {line.rest[1]}).", hint="Restart instead."
-                )
+                _yield_to(ctx, row, line)
             case "refused":
                 _give_up(ctx, row, f"The host refused the launch: {line.text}.", hint="Correct that, then start again.")
             case "portbusy":
@@ -164,7 +178,7 @@ def _settle(ctx: StepContext, row: Launch, said: list[Said]) -> None:
             case "abandoned":
                 _give_up(ctx, row, "This launch was given up by another worker.", hint="Start again.")
             case "notfree" | "unmeasured":
-                _back_to_verify(ctx, row, line)
+                _back_to_verify(ctx, _not_free(line))
                 return
     _adopt(ctx, row, said)
     ctx.say(f"Its log on {ctx.host} is {row.log_path}.")
@@ -172,17 +186,33 @@ def _settle(ctx: StepContext, row: Launch, said: list[Said]) -> None:
 
 
 def _give_up(ctx: StepContext, row: Launch, message: str, *, hint: str) -> None:
-    _change(ctx, row, state=LaunchState.FAILED, ended_at=timezone.now(), end_reason=message)
+    """The host said no. An earlier copy of the script whose answer was lost may still come: then it is not settled."""
+    if not ctx.step.effects.filter(kind="launch", finished_at=None).exists():
+        _change(ctx, row, state=LaunchState.FAILED, ended_at=timezone.now(), end_reason=message)
     raise StepFailed(message, hint=hint)
 
 
-def _back_to_verify(ctx: StepContext, row: Launch, line: Said) -> None:
-    """The cards changed between verify and launch: nothing was started, look again."""
+def _yield_to(ctx: StepContext, row: Launch, line: Said) -> NoReturn:
+    """Another launch of this deployment lives after all: that one is the live one."""
+    other, pid = line.rest[:2]
+    message = f"Another launch of this deployment lives (pid {pid})."
+    with ctx.writing():
+        Launch.objects.filter(pk=row.pk).update(state=LaunchState.FAILED, ended_at=timezone.now(), end_reason=message)
+        known = Launch.objects.filter(pk=other, deployment=ctx.deployment).exclude(state__in=LIVE_LAUNCH)
+        known.update(state=LaunchState.STARTING, ended_at=None, end_reason="")
+    raise StepFailed(message, hint="Restart instead.")
+
+
+def _not_free(line: Said) -> str:
     if line.word == "notfree":
         uuid, used, limit = line.rest[:3]
-        ctx.say(f"Not started: card {uuid} holds {used} MiB, limit {limit} MiB. Looking again.")
-    else:
-        ctx.say(f"Not started: the cards could not be measured just before the launch ({line.text}). Looking again.")
+        return f"Card {uuid} holds {used} MiB, limit {limit} MiB."
+    return f"The cards could not be measured just before the launch ({line.text})."
+
+
+def _back_to_verify(ctx: StepContext, why: str) -> None:
+    """The verdict does not hold any more: nothing was started, look again."""
+    ctx.say(f"Not started. {why} Looking again.")
     with ctx.writing():
         again = {"state": StepState.PENDING, "ended_at": None}
         JobStep.objects.filter(pk=_verified(ctx).pk).update(data={}, **again)

@@ -102,7 +102,8 @@ def carry_out(ctx: StepContext, answer: Gate) -> None:
             hint="Start it when the cards are free.",
         )
     if answer.answer == "anyway":
-        ctx.remember(forced=True, verified_at=timezone.now().isoformat())
+        boot_id = ctx.step.data.get("strangers_boot", "")
+        ctx.remember(forced=True, boot_id=boot_id, verified_at=timezone.now().isoformat())
         ctx.finish(f"{answer.answered_by_name} decided to launch anyway: {answer.comment}")
     if answer.answer == "kill":
         _kill(ctx, answer)
@@ -127,7 +128,7 @@ def _kill(ctx: StepContext, answer: Gate) -> None:
         said = list(remote.follow(transport, script, tick=ctx.tick))
     if any(line.word == "fenced" for line in said):
         raise LeaseLost
-    denied = [line.text for line in said if line.word == "denied"]
-    effect.done(f"denied: {', '.join(denied)}" if denied else "sent", said=[f"{s.word} {s.text}" for s in said][-20:])
-    if denied:
-        ctx.say(f"This login may not signal {', '.join(denied)}.")
+    refused = [f"{line.word} {line.text}" for line in said if line.word in ("denied", "refused", "rebooted")]
+    effect.done("; ".join(refused) or "sent", said=[f"{line.word} {line.text}" for line in said][-20:])
+    if refused:
+        ctx.say(f"The host did not do all of it: {'; '.join(refused)}.")

@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from controlpanel.masking import mask_values
 from deployments.lifecycle import JobKind
-from deployments.models import Gate, Job
+from deployments.models import Gate
 from deployments.plan.collect import plan_for, running_requests
 from deployments.plan.plan import CannotPlan, Plan, what_changed
 from deployments.steps.base import GateOpened, StepContext, StepFailed
@@ -40,10 +40,13 @@ def _in_time(approval: Gate) -> bool:
     return approval.expires_at is None or timezone.now() < approval.expires_at
 
 
-def make(ctx: StepContext, *, count_requests: bool = True) -> Plan:
-    """Make the plan from the facts as they are now. Raises StepFailed when something needed cannot be seen."""
+def make(ctx: StepContext, *, count_requests: bool = True, adopt: bool = True) -> Plan:
+    """Make the plan from the facts as they are now. Raises StepFailed when something needed cannot be seen.
+
+    ``adopt``: may an engine that listens on the port count as this deployment's, though we did not launch it?
+    """
     try:
-        made = plan_for(ctx, count_requests=count_requests)
+        made = plan_for(ctx, count_requests=count_requests, adopt=adopt)
     except CannotPlan as error:
         raise StepFailed(str(error), hint="Mend that on the host, then plan again.") from error
     ctx.readings({card.uuid: card.used_mib for card in made.cards})
@@ -53,12 +56,6 @@ def make(ctx: StepContext, *, count_requests: bool = True) -> Plan:
 def ask_for_approval(ctx: StepContext, made: Plan, *, title: str, changed: list[str] | None = None) -> GateOpened:
     """Keep the plan with the job and open its gate."""
     launch = ctx.live_launch()
-    with ctx.writing():
-        Job.held(ctx.claim).update(
-            plan=mask_values(made.data),
-            plan_hash=made.hash,
-            previous_revision=launch.revision if launch is not None else None,
-        )
     return ctx.ask(
         "plan",
         title=title,
@@ -76,6 +73,8 @@ def ask_for_approval(ctx: StepContext, made: Plan, *, title: str, changed: list[
         ],
         plan_hash=made.hash,
         expires_in=timedelta(minutes=ctx.deployment.approval_minutes),
+        plan=mask_values(made.data),
+        previous_revision=launch.revision if launch is not None else None,
     )
 
 
@@ -88,10 +87,21 @@ def _cost(ctx: StepContext, data: dict[str, Any]) -> str:
     return f"Stops {len(data['stops'])} processes of {ctx.deployment}{requests}."
 
 
+def _is_approved(ctx: StepContext, made: Plan) -> bool:
+    """Was exactly this plan approved, by the newest answer, in time? It is used up by this job alone."""
+    newest = ctx.job.gates.filter(kind="plan").exclude(answered_at=None).order_by("-id").first()
+    if newest is None or newest.answer != "approve" or newest.plan_hash != made.hash:
+        return False
+    if newest.used_at is not None:
+        return True
+    with ctx.writing():
+        return _in_time(newest) and bool(Gate.objects.filter(pk=newest.pk, used_at=None).update(used_at=timezone.now()))
+
+
 def approve_anew_if_stale(ctx: StepContext) -> Plan:
     """At the start of a step that acts: are the facts still those of the approval? Raises GateOpened when not."""
     made = make(ctx, count_requests=False)
-    if made.hash == ctx.job.plan_hash:
+    if _is_approved(ctx, made):
         return made
     if made.data["blocked"]:
         reasons = [warning for warning in made.data["warnings"] if warning["blocks"]]

@@ -31,6 +31,7 @@ from deployments.steps.base import GateOpened, StepContext, StepFailed
 from deployments.steps.plan import approve_anew_if_stale, make
 from hosts.models import Host
 from hosts.probe.frames import Unknown
+from hosts.transport.base import LinkLost
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,8 @@ def stop(ctx: StepContext) -> None:
 
 def _record(ctx: StepContext) -> None:
     """Before any signal: who belongs to the server, and is that still what was approved?"""
-    made: Plan = make(ctx) if ctx.step.way_back else approve_anew_if_stale(ctx)
+    # On the way back only what this job has launched is ours: never an engine that somebody else has started since.
+    made: Plan = make(ctx, adopt=False) if ctx.step.way_back else approve_anew_if_stale(ctx)
     root = made.serving.root
     ctx.remember(
         boot_id=made.data["binding"]["boot"],
@@ -161,14 +163,14 @@ def _signal(ctx: StepContext, record: Record, signal: str, alive: list[int], sec
 
 
 def _lock_on_node(ctx: StepContext) -> None:
-    other = take_cards(ctx.job, fence=ctx.claim.fence, links=ctx.links)
+    other = take_cards(ctx.job, fence=ctx.claim.fence, links=ctx.links, tick=ctx.tick)
     if other is not None:
         raise StepFailed(f"{other} Nothing was stopped.", hint="Wait for that job, or ask that person.")
 
 
 def _watch(ctx: StepContext, script: Script, host: Host, total: int, *, sent: Rung | None) -> list[int]:
     """Who still lives at the end. ``sent``: the rung that counts as climbed once the host has answered, not before."""
-    alive: list[int] = []
+    alive: list[int] | None = None
     began = timezone.now()
     with ctx.links(host) as transport:
         for said in remote.follow(transport, script, tick=ctx.tick):
@@ -197,6 +199,8 @@ def _watch(ctx: StepContext, script: Script, host: Host, total: int, *, sent: Ru
                         sent = None
                     alive = [int(word.partition(":")[0]) for word in said.rest]
                     _show(ctx, alive, total, said.rest)
+    if alive is None:
+        raise LinkLost("The host did not say who still lives.")
     return alive
 
 

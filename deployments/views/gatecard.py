@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from django.contrib.auth.models import User
+
 from controlpanel.access import ALLOWED, Action, Person, may
 from deployments.models import Gate, Job
+from deployments.services import why_not_answer
 
 
 @dataclass(frozen=True)
@@ -78,12 +81,11 @@ def _choice(job: Job, choice: dict[str, Any], *, user: Person) -> Choice:
 
 
 def _refusal(job: Job, choice: dict[str, Any], *, user: Person) -> str:
+    """Who may give this answer, when the reader may not; the services decide, this only words it."""
     action = Action(choice["action"])
-    if not may(user, action):
-        return who_may(action)
-    policy = job.deployment is not None and job.deployment.requester_may_approve
-    own = job.requested_by_id is not None and job.requested_by_id == getattr(user, "pk", None)
-    return "another approver" if choice["key"] == "approve" and own and not policy else ""
+    if isinstance(user, User) and not why_not_answer(job, action, user):
+        return ""
+    return "another approver" if may(user, action) else who_may(action)
 
 
 def who_may(action: Action) -> str:

@@ -116,7 +116,7 @@ def test_a_gate_without_an_end_stays_open(ask: Ask, approver: User) -> None:
 def test_a_job_that_does_not_wait_any_more(ask: Ask, approver: User) -> None:
     gate = waiting(ask)
     Job.objects.filter(pk=gate.job_id).update(state=JobState.CANCELLED)
-    with pytest.raises(Refused, match="does not wait"):
+    with pytest.raises(Refused, match="not open any more"):
         answer(gate, approver)
     gate.refresh_from_db()
     assert gate.answered_at is None

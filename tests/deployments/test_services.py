@@ -11,8 +11,8 @@ from django.core.exceptions import PermissionDenied
 
 from controlpanel.models import AuditEntry
 from deployments import services
-from deployments.lifecycle import JobState, LaunchState
-from deployments.models import Deployment, Job, Launch, Profile, Revision
+from deployments.lifecycle import JobState
+from deployments.models import Deployment, Job, Profile, Revision
 from deployments.services import Refused
 from hosts.models import Host
 from tests.factories import make_deployment, make_gpu, make_host, make_job, make_launch, make_profile, make_revision
@@ -177,10 +177,3 @@ def test_an_approver_does_not_ask_and_an_operator_edits_nothing(ask: Ask, approv
         ask(make_deployment(), actor=approver)
     with pytest.raises(PermissionDenied):
         services.add_revision(make_profile(), actor=operator, address="", **REVISION)
-
-
-def test_a_launch_that_was_lost(approver: User) -> None:
-    launch = make_launch(make_deployment())
-    services.lose_launch(launch, state=LaunchState.ENDED, reason="gone")
-    services.lose_launch(launch, state=LaunchState.FAILED, reason="late")
-    assert Launch.objects.get().end_reason == "gone", "the first word counts"

@@ -1,0 +1,22 @@
+"""What people may do with profiles, deployments and jobs: the only doors for views and commands.
+
+Each is one transaction that changes the rows and writes the audit entry; workers are rung after the commit.
+"""
+
+from controlpanel.refusal import Refused
+from deployments.services.deployments import create_deployment, mark_proven, update_deployment
+from deployments.services.jobs import answer_gate, cancel_job, request_job, why_not_answer
+from deployments.services.profiles import add_revision, create_profile
+
+__all__ = [
+    "Refused",
+    "add_revision",
+    "answer_gate",
+    "cancel_job",
+    "create_deployment",
+    "create_profile",
+    "mark_proven",
+    "request_job",
+    "update_deployment",
+    "why_not_answer",
+]

@@ -1,0 +1,136 @@
+"""Make and change deployments, and say which launch was good."""
+
+from __future__ import annotations
+
+from django.contrib.auth.models import User
+from django.db import transaction
+
+from controlpanel import audit
+from controlpanel.access import Action, require
+from controlpanel.live import hints
+from controlpanel.refusal import Refused
+from deployments.models import Deployment, Launch, Placement, Revision
+from hosts.models import Gpu, Host
+
+EDITABLE = (
+    "name",
+    "profile",
+    "revision",
+    "port",
+    "owner",
+    "production",
+    "requester_may_approve",
+    "kill_own_by_itself",
+    "co_tenants",
+    "drain_seconds",
+    "term_seconds",
+    "kill_seconds",
+    "memory_seconds",
+    "stuck_seconds",
+    "port_seconds",
+    "ready_seconds",
+    "approval_minutes",
+)
+
+
+def create_deployment(
+    deployment: Deployment, *, host: Host, gpu_uuids: list[str], actor: User, address: str
+) -> Deployment:
+    """Make a deployment of ``deployment.revision`` on ``host`` and these cards."""
+    require(actor, Action.EDIT_DEPLOYMENT)
+    if Deployment.objects.filter(name=deployment.name).exists():
+        raise Refused(f"There is already a deployment named {deployment.name}.", hint="Choose another name.")
+    _check_cards(host, gpu_uuids)
+    deployment.profile = deployment.revision.profile
+    deployment.port = deployment.revision.port
+    deployment.created_by = actor
+    with transaction.atomic():
+        deployment.save()
+        Placement.objects.create(deployment=deployment, host=host, gpu_uuids=gpu_uuids)
+        audit.record(
+            "add deployment",
+            actor=actor,
+            target=deployment,
+            detail={"host": host.name, "cards": gpu_uuids, **_policy(deployment)},
+            address=address,
+        )
+    hints.hint("overview")
+    return deployment
+
+
+def update_deployment(
+    deployment: Deployment, *, host: Host, gpu_uuids: list[str], actor: User, address: str
+) -> Deployment:
+    """Change a deployment's recipe, place or policy. What runs stays as it is until the next restart.
+
+    Writes only what a form can hold: the row that was read may be old, and the fence must never fall.
+    """
+    require(actor, Action.EDIT_DEPLOYMENT)
+    _check_cards(host, gpu_uuids)
+    deployment.profile = deployment.revision.profile
+    with transaction.atomic():
+        before = Deployment.locked(deployment.pk)
+        _refuse_while_it_runs(before, revision=deployment.revision, host=host)
+        deployment.port = deployment.revision.port
+        deployment.save(update_fields=EDITABLE)
+        Placement.objects.filter(pk=before.placement.pk).update(host=host, gpu_uuids=gpu_uuids)
+        audit.record(
+            "change deployment",
+            actor=actor,
+            target=deployment,
+            detail={"host": host.name, "cards": gpu_uuids, **_policy(deployment)},
+            address=address,
+        )
+    hints.hint("overview")
+    return deployment
+
+
+def _refuse_while_it_runs(before: Deployment, *, revision: Revision, host: Host) -> None:
+    """What a job is at work on stays as it is; what serves does not change its place or its port."""
+    if before.active_job is not None:
+        raise Refused(f"A job is at work on {before}.", hint="Wait until it has ended.")
+    if before.live_launch is None:
+        return
+    if before.placement.host_id != host.pk:
+        raise Refused(f"{before} still runs on {before.placement.host}.", hint="Stop it first, then move it.")
+    if revision.port != before.port:
+        raise Refused(
+            f"{before} still runs on port {before.port}; {revision} uses port {revision.port}.",
+            hint="Stop it first, then change its port.",
+        )
+
+
+def _check_cards(host: Host, gpu_uuids: list[str]) -> None:
+    if host.look_only:
+        raise Refused(f"{host} is look-only: nothing is started or stopped there.", hint="Change that on its page.")
+    known = set(Gpu.objects.filter(host=host).values_list("uuid", flat=True))
+    unknown = [uuid for uuid in gpu_uuids if uuid not in known]
+    if unknown:
+        raise Refused(f"{host} has no card {unknown[0]}.", hint="Test the host again to read its cards.")
+
+
+def _policy(deployment: Deployment) -> dict[str, object]:
+    return {
+        "revision": str(deployment.revision),
+        "requester_may_approve": deployment.requester_may_approve,
+        "kill_own_by_itself": deployment.kill_own_by_itself,
+        "co_tenants": deployment.co_tenants,
+        "production": deployment.production,
+    }
+
+
+def mark_proven(launch: Launch, *, actor: User, address: str) -> None:
+    """Say that this launch was good: its revision becomes the deployment's proven one."""
+    require(actor, Action.APPROVE)
+    if launch.revision is None or launch.ready_at is None:
+        raise Refused("Only a launch that has served can be marked as proven.")
+    with transaction.atomic():
+        Deployment.objects.filter(pk=launch.deployment_id).update(proven_revision=launch.revision)
+        audit.record(
+            "mark proven",
+            actor=actor,
+            target=launch.deployment,
+            detail={"revision": str(launch.revision), "launch": str(launch.pk)},
+            address=address,
+        )
+    hints.hint("overview")

@@ -1,0 +1,204 @@
+"""Ask for a job, answer its questions, cancel it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from uuid import UUID
+
+from django.contrib.auth.models import User
+from django.core.exceptions import PermissionDenied
+from django.db import IntegrityError, transaction
+from django.db.models import F
+from django.utils import timezone
+
+from controlpanel import audit
+from controlpanel.access import Action, may, require
+from controlpanel.live import hints
+from controlpanel.refusal import Refused
+from deployments import tasks
+from deployments.lifecycle import JobKind, JobState
+from deployments.models import CardClaim, Deployment, Gate, Job, JobStep, Placement, PortClaim, Revision
+from deployments.steps.recipes import RECIPES
+
+RING_AGAIN = timedelta(seconds=5)
+"""If the doorbell is lost, the sweeper rings after this."""
+
+
+def request_job(
+    deployment: Deployment,
+    *,
+    kind: JobKind,
+    revision: Revision | None,
+    reason: str,
+    way_back: bool,
+    request_key: UUID,
+    actor: User,
+    address: str,
+) -> Job:
+    """Make a job; its first step is the plan, and nothing is touched before an approval.
+
+    The same ``request_key`` gives the same job. Raises Refused when the deployment, one of its cards or its port
+    is in the hands of another job.
+    """
+    require(actor, Action.ASK)
+    same_click = Job.objects.filter(requested_by=actor, request_key=request_key)
+    if (job := same_click.first()) is not None:
+        return job
+    target = None if kind == JobKind.STOP else (revision or deployment.revision)
+    _check_target(deployment, target)
+    job = Job(
+        deployment=deployment,
+        deployment_name=deployment.name,
+        kind=kind,
+        requested_by=actor,
+        requested_by_name=actor.get_username(),
+        reason=reason,
+        request_key=request_key,
+        revision=target,
+        way_back=way_back and kind == JobKind.RESTART,
+        ring_at=timezone.now() + RING_AGAIN,
+    )
+    try:
+        with transaction.atomic():
+            _insert(job, placement=Deployment.locked(deployment.pk).placement)
+            detail = {"job": job.pk, "revision": str(target), "reason": reason}
+            audit.record(f"ask for {kind}", actor=actor, target=deployment, detail=detail, address=address)
+            transaction.on_commit(lambda: tasks.ring(job.pk), robust=True)
+    except IntegrityError as error:
+        if (other := same_click.first()) is not None:
+            return other
+        raise _busy(deployment) from error
+    _tell(job)
+    return job
+
+
+def _check_target(deployment: Deployment, target: Revision | None) -> None:
+    host = deployment.placement.host
+    if host.look_only:
+        raise Refused(f"{host} is look-only.", hint="Jobs cannot run there.")
+    if target is not None and target.port != deployment.port:
+        raise Refused(
+            f"{target} listens on port {target.port}, {deployment} on port {deployment.port}.",
+            hint="Change the deployment to this revision first.",
+        )
+
+
+def _insert(job: Job, *, placement: Placement) -> None:
+    """The job with its steps, holding its cards and its port. Raises IntegrityError when another job holds one."""
+    assert job.deployment is not None
+    job.host_name = placement.host.name
+    job.save(force_insert=True)
+    machine = placement.host.machine
+    CardClaim.objects.bulk_create(
+        CardClaim(job=job, machine=machine, gpu_uuid=uuid) for uuid in sorted(set(placement.gpu_uuids))
+    )
+    PortClaim.objects.create(job=job, host=placement.host, port=job.deployment.port)
+    JobStep.objects.bulk_create(
+        JobStep(job=job, position=position, name=name) for position, name in enumerate(RECIPES[JobKind(job.kind)])
+    )
+
+
+def _busy(deployment: Deployment) -> Refused:
+    """Say which job is in the way."""
+    own = deployment.active_job
+    if own is not None:
+        return Refused(
+            f"{own.requested_by_name} has already asked for a {own.kind} of {deployment} (job {own.pk}, {own.state}).",
+            hint="Open that job; wait for its end or cancel it.",
+        )
+    placement = deployment.placement
+    card = CardClaim.objects.filter(machine=placement.host.machine, gpu_uuid__in=placement.gpu_uuids).first()
+    claim = card or PortClaim.objects.filter(host=placement.host, port=deployment.port).first()
+    if claim is None:
+        return Refused("Another job has just ended here.", hint="Try again.")
+    what = "one of its cards" if card is not None else f"port {deployment.port}"
+    return Refused(
+        f"Job {claim.job_id} ({claim.job.kind} of {claim.job.deployment_name}) works with {what}.",
+        hint="Wait for its end, or cancel it.",
+    )
+
+
+# --- Answers --------------------------------------------------------------------------------------------------------
+
+
+def answer_gate(gate: Gate, *, choice: str, comment: str, plan_hash: str, actor: User, address: str) -> None:
+    """Give a waiting job its answer. Raises Refused when it came too late or for another plan."""
+    job = gate.job
+    option = next((known for known in gate.choices if known["key"] == choice), None)
+    if option is None:
+        raise Refused(f"{choice!r} is not one of the choices.")
+    reason = why_not_answer(job, Action(option["action"]), actor)
+    if reason:
+        raise PermissionDenied(reason)
+    if gate.plan_hash and gate.plan_hash != plan_hash:
+        raise Refused("The plan has changed since this page was loaded.", hint="Read the new plan, then decide.")
+    if option.get("needs_reason") and not comment.strip():
+        raise Refused("This choice needs a reason.", hint="Write down why, in a sentence.")
+    name = actor.get_username()
+    with transaction.atomic():
+        # The job's row first, then the gate's: everywhere in this order, or two answers wait for each other.
+        if not _move(job, choice, by=name, label=option["label"]):
+            raise Refused("This question is not open any more.", hint="Look at the job: it does not wait now.")
+        if not gate.close(answer=choice, by=name, comment=comment):
+            raise Refused("This question is not open any more.", hint="Look at the job: somebody may have answered.")
+        detail = {"gate": gate.pk, "plan": gate.plan_hash, "comment": comment}
+        audit.record(f"answer {gate.kind}: {choice}", actor=actor, target=job, detail=detail, address=address)
+        transaction.on_commit(lambda: tasks.ring(job.pk), robust=True)
+    _tell(job)
+
+
+def _move(job: Job, choice: str, *, by: str, label: str) -> bool:
+    """Send a waiting job on its way. A discarded plan ends a job that has touched nothing; else a worker ends it."""
+    if choice == "discard":
+        ended = Job.end_untouched(job.pk, state=JobState.REJECTED, summary=f"{label}: {by}.", among=(JobState.WAITING,))
+        return ended or Job.ask_to_end(job.pk, by=by)
+    approved = {"approved_by_name": by} if choice == "approve" else {}
+    return bool(
+        Job.objects.filter(pk=job.pk, state=JobState.WAITING).update(
+            state=JobState.QUEUED,
+            summary="",
+            ring_at=timezone.now() + RING_AGAIN,
+            version=F("version") + 1,
+            **approved,
+        )
+    )
+
+
+def why_not_answer(job: Job, action: Action, actor: User) -> str:
+    """Why this person may not give an answer that needs ``action``; empty when they may.
+
+    Who may approve may also say no. The deployment's policy decides whether the requester may approve or confirm;
+    no policy means no.
+    """
+    if not may(actor, action) and not (action == Action.ASK and may(actor, Action.APPROVE)):
+        return f"This needs a role that may {action.replace('_', ' ')}."
+    own = job.requested_by_id == actor.pk and action in (Action.APPROVE, Action.CONFIRM_KILL)
+    if own and (job.deployment is None or not job.deployment.requester_may_approve):
+        return "Somebody else must decide: this deployment's policy does not let the requester do it."
+    return ""
+
+
+def cancel_job(job: Job, *, actor: User, address: str) -> None:
+    """Cancel: at once when nothing was touched and nobody works on it, else by the worker at its next breath."""
+    if not may(actor, Action.APPROVE):
+        require(actor, Action.ASK)
+    name = actor.get_username()
+    with transaction.atomic():
+        ended = Job.end_untouched(
+            job.pk,
+            state=JobState.CANCELLED,
+            summary=f"Cancelled by {name} before anything was touched.",
+            cancelled_by=name,
+        )
+        if not ended and not Job.ask_to_end(job.pk, by=name):
+            raise Refused("The job has already ended.")
+        for gate in job.gates.filter(answered_at=None):
+            gate.close(answer="cancelled", by=name)
+        audit.record("cancel", actor=actor, target=job, detail={"at_once": ended}, address=address)
+        transaction.on_commit(lambda: tasks.ring(job.pk), robust=True)
+    _tell(job)
+
+
+def _tell(job: Job) -> None:
+    hints.hint(f"job:{job.pk}")
+    hints.hint("overview")

@@ -1,0 +1,108 @@
+"""Make profiles and their revisions."""
+
+from __future__ import annotations
+
+from django.contrib.auth.models import User
+from django.db import transaction
+
+from controlpanel import audit
+from controlpanel.access import Action, require
+from controlpanel.refusal import Refused
+from deployments import commandline
+from deployments.engines.base import Engine
+from deployments.engines.registry import ENGINES
+from deployments.models import Profile, Revision
+
+
+def create_profile(
+    *,
+    name: str,
+    engine: str,
+    description: str,
+    argv: list[str],
+    env: dict[str, str],
+    workdir: str,
+    port: int,
+    ready_pattern: str,
+    notes: str,
+    actor: User,
+    address: str,
+) -> Profile:
+    """Make a profile with its first revision."""
+    require(actor, Action.EDIT_PROFILE)
+    if engine not in ENGINES:
+        raise Refused(f"There is no engine named {engine!r}.", hint=f"Choose one of: {', '.join(ENGINES)}.")
+    if Profile.objects.filter(name=name).exists():
+        raise Refused(f"There is already a profile named {name}.", hint="Choose another name, or add a revision to it.")
+    with transaction.atomic():
+        profile = Profile.objects.create(name=name, engine=engine, description=description, created_by=actor)
+        audit.record("add profile", actor=actor, target=profile, detail={"engine": engine}, address=address)
+        add_revision(
+            profile,
+            argv=argv,
+            env=env,
+            workdir=workdir,
+            port=port,
+            ready_pattern=ready_pattern,
+            notes=notes,
+            actor=actor,
+            address=address,
+        )
+    return profile
+
+
+def add_revision(
+    profile: Profile,
+    *,
+    argv: list[str],
+    env: dict[str, str],
+    workdir: str,
+    port: int,
+    ready_pattern: str,
+    notes: str,
+    actor: User,
+    address: str,
+) -> Revision:
+    """Make the next revision of a profile. Raises Refused for a command that cannot be right."""
+    require(actor, Action.EDIT_PROFILE)
+    _check_launch(ENGINES[profile.engine], argv=argv, env=env, port=port, ready_pattern=ready_pattern)
+    with transaction.atomic():
+        Profile.objects.filter(pk=profile.pk).update(engine=profile.engine)  # holds the row: numbers have no gap
+        newest = profile.revisions.order_by("-number").first()
+        revision = Revision.objects.create(
+            profile=profile,
+            number=newest.number + 1 if newest else 1,
+            argv=argv,
+            env=env,
+            workdir=workdir,
+            port=port,
+            ready_pattern=ready_pattern,
+            notes=notes,
+            created_by=actor,
+        )
+        audit.record(
+            "add revision",
+            actor=actor,
+            target=revision,
+            detail={"command": revision.command_line},
+            address=address,
+        )
+    return revision
+
+
+def _check_launch(engine: Engine, *, argv: list[str], env: dict[str, str], port: int, ready_pattern: str) -> None:
+    """Refuse what cannot be a launch of ``engine``."""
+    try:
+        commandline.check_argv(argv)
+        commandline.check_env(env)
+    except ValueError as error:
+        raise Refused(str(error)) from error
+    if engine.flag(argv, engine.port_flags) is not None and engine.port(argv) != port:
+        raise Refused(
+            f"The command says port {engine.port(argv)}, the profile says {port}.", hint="Make both the same."
+        )
+    if not engine.ready and not ready_pattern:
+        raise Refused(
+            "How to tell that this server is ready is not known.",
+            hint="Give a text that its log shows when it is ready to answer.",
+        )
