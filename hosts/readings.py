@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from django.db import transaction
 from django.utils import timezone
 
@@ -21,16 +23,26 @@ def store_cards(host: Host, facts: HostFacts, *, source: str) -> None:
     else:
         problem, readings = " ".join(facts.gpus.faults), facts.gpus.gpus
     with transaction.atomic():
-        for position, reading in enumerate(readings):
-            fields = _fields(reading, facts, source)
-            # A card whose index could not be read still needs one to be listed by.
-            first = {"index": position, **fields}
-            Gpu.objects.update_or_create(host=host, uuid=reading.uuid, defaults=fields, create_defaults=first)
+        for names, cards in _by_fields(host, readings, facts, source).items():
+            Gpu.objects.bulk_create(cards, update_conflicts=True, unique_fields=["host", "uuid"], update_fields=names)
         missing = Gpu.objects.filter(host=host).exclude(uuid__in=[reading.uuid for reading in readings])
         # Not listed is not free: its last value must not be taken for a fresh one.
         missing.update(used_mib=None, unread_reason=problem or "nvidia-smi does not list this card any more.")
         Host.objects.filter(pk=host.pk).exclude(gpu_problem=problem).update(gpu_problem=problem)
     hints.hint("gpus")
+
+
+def _by_fields(
+    host: Host, readings: Iterable[GpuReading], facts: HostFacts, source: str
+) -> dict[tuple[str, ...], list[Gpu]]:
+    """Cards of which the same fields were read, so that they are stored by one statement."""
+    found: dict[tuple[str, ...], list[Gpu]] = {}
+    for position, reading in enumerate(readings):
+        fields = _fields(reading, facts, source)
+        # A card whose index could not be read still needs one to be listed by.
+        first = {"index": position, **fields}
+        found.setdefault(tuple(fields), []).append(Gpu(host=host, uuid=reading.uuid, **first))
+    return found
 
 
 def _fields(reading: GpuReading, facts: HostFacts, source: str) -> dict[str, object]:
