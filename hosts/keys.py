@@ -1,6 +1,6 @@
 """Private keys: the panel's own, made once, and key files that a host's page names.
 
-Only worker and monitor call this; the web process never holds a key, it shows the public line.
+Only worker and monitor import this; the web process never opens a key, it shows the public line (panel_key.py).
 """
 
 import os
@@ -12,11 +12,11 @@ import paramiko
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from hosts.panel_key import PANEL_KEY
 from hosts.transport.base import KeyFileError
 
 MAX_KEY_BYTES = 64 * 1024
 MIN_RSA_BITS = 2048
-PANEL_KEY = Path("keys", "panel_ed25519")
 
 
 def panel_key_path(data_dir: Path) -> Path:
@@ -24,16 +24,11 @@ def panel_key_path(data_dir: Path) -> Path:
     path = data_dir / PANEL_KEY
     if not path.exists():
         _create_panel_key(path)
-    return path
-
-
-def panel_public_line(data_dir: Path) -> str:
-    """The line for a host's authorized_keys."""
-    public = panel_key_path(data_dir).with_suffix(".pub")
+    public = path.with_suffix(".pub")
     if not public.exists():
-        key = load_private_key(panel_key_path(data_dir))
+        key = load_private_key(path)
         _write_new(public, _public_line(key.get_name(), key.get_base64()), mode=0o644)
-    return public.read_text().strip()
+    return path
 
 
 def load_private_key(path: Path) -> paramiko.PKey:

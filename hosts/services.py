@@ -14,7 +14,7 @@ from controlpanel import audit
 from controlpanel.access import Action, require
 from controlpanel.live import hints
 from controlpanel.refusal import Refused
-from hosts import keys, tasks
+from hosts import panel_key, tasks
 from hosts.models import Gpu, Host, HostKey, HostTest
 
 __all__ = [
@@ -137,7 +137,7 @@ def forget_key(key: HostKey, *, actor: User, address: str) -> None:
 
 def panel_public_key() -> str:
     """The line to add to ``~/.ssh/authorized_keys`` on a host."""
-    return keys.panel_public_line(Path(settings.DATA_DIR))
+    return panel_key.public_line(Path(settings.DATA_DIR))
 
 
 def confirm_baseline(gpu: Gpu, *, mib: int, actor: User, address: str) -> None:

@@ -63,10 +63,12 @@ def prepare_panel(fleet: Fleet) -> None:
 
     django.setup()
     from controlpanel import preparation
+    from hosts.keys import panel_key_path
     from hosts.services import panel_public_key
     from lab import demo_seed
 
     preparation.migrate()
+    panel_key_path(Path(os.environ["RELAUNCH_DATA_DIR"]))
     for machine in fleet.machines:
         machine.authorize(panel_public_key())
     demo_seed.seed(fleet)

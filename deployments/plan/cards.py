@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from deployments.decisions.verify import CardSeen, HolderSeen, limit_for
 from hosts.probe.facts import HostFacts
 from hosts.probe.frames import Unknown
-from hosts.verdicts import HOUSEKEEPERS
+from hosts.probe.holders import HOUSEKEEPERS
 
 
 @dataclass(frozen=True)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from deployments import http
 from deployments.engines.base import HttpRequest
 from deployments.models import Launch, Revision
 from deployments.plan.cards import Card
 from deployments.plan.plan import Plan, PlanInput, Recipe, make_plan, paths_needed
 from deployments.plan.serving import KnownLaunch
-from deployments.steps.base import StepContext
 from hosts.probe.facts import HostFacts
 from hosts.probe.probe import SERVING, probe
 from hosts.transport.base import TransportError
+
+if TYPE_CHECKING:
+    from deployments.steps.base import StepContext
 
 PROBE_SECONDS = 45.0
 EARLIER_LAUNCHES = 200

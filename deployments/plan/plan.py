@@ -14,8 +14,8 @@ from typing import Any
 
 from deployments.decisions.verify import CardSeen, HolderSeen
 from deployments.engines.base import Engine
+from deployments.flags import compare
 from deployments.plan.cards import Card, cards_seen, holders, memory_of
-from deployments.plan.flags import compare
 from deployments.plan.serving import KnownLaunch, Serving, find_serving, port_owners
 from hosts.probe.facts import HostFacts
 from hosts.probe.frames import Unknown

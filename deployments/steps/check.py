@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any, NoReturn
@@ -17,6 +17,7 @@ from deployments.decisions.readiness import Listener, Readiness
 from deployments.decisions.verify import limit_for
 from deployments.engines.base import HttpRequest, is_degenerate
 from deployments.engines.diagnosis import Diagnosis, diagnose
+from deployments.flags import in_effect
 from deployments.joblog import ServerLog, text_of
 from deployments.lifecycle import CheckStatus, LaunchState, ServiceState
 from deployments.models import Deployment, Launch, LogChunk
@@ -201,8 +202,8 @@ def _effective(ctx: StepContext, transport: Transport) -> dict[str, Any]:
         answer = http.ask(transport, ctx.revision.port, request, tick=ctx.tick)
         whole = mask_values(ctx.engine.effective(answer.body)) if answer.status == 200 else {}
         told = {key: value for key, value in whole.items() if not isinstance(value, list | dict)}
-    rows = list(_compared(ctx.revision.argv, told))
-    differing = [row["flag"] for row in rows if row["differs"]]
+    rows = in_effect(ctx.revision.argv, told)
+    differing = [row.name for row in rows if row.changed]
     ctx.check(
         "effective",
         "Effective configuration",
@@ -212,20 +213,6 @@ def _effective(ctx: StepContext, transport: Transport) -> dict[str, Any]:
         source=ctx.engine.effective_path,
     )
     return told
-
-
-def _compared(argv: list[str], told: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    for position, word in enumerate(argv):
-        if not word.startswith("--"):
-            continue
-        flag, equals, value = word.partition("=")
-        key = flag.lstrip("-").replace("-", "_")
-        if key not in told:
-            continue
-        following = argv[position + 1] if position + 1 < len(argv) else "--"
-        requested = value if equals else ("true" if following.startswith("--") else following)
-        effective = str(told[key]).lower() if isinstance(told[key], bool) else str(told[key])
-        yield {"flag": flag, "requested": requested, "effective": effective, "differs": requested != effective}
 
 
 # --- Ends -----------------------------------------------------------------------------------------------------------

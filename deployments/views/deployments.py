@@ -13,10 +13,10 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 from controlpanel.access import Action, requires
 from controlpanel.views.asking import asking
 from deployments import services
+from deployments.flags import FlagRow, flags_of, side_by_side
 from deployments.forms import DeploymentForm
 from deployments.models import Deployment, Launch, Revision
 from deployments.views import board
-from deployments.views.flags import FlagRow, flags_of, side_by_side
 from hosts.models import Host
 
 SHOWN = 20  # launches and jobs on a deployment's page; the rest is in the history

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from deployments.flags import in_effect
 from deployments.lifecycle import JobState
 from deployments.models import Job, Launch, LogChunk
-from deployments.views.flags import in_effect
 from hosts.models import Gpu
 
 FAILED = (JobState.FAILED, JobState.ERRORED)

@@ -14,9 +14,9 @@ from controlpanel.access import Action, requires
 from controlpanel.views.asking import asking
 from deployments import services
 from deployments.engines.registry import ENGINES
+from deployments.flags import flags_of, side_by_side
 from deployments.forms import ProfileForm, RevisionForm, pretty
 from deployments.models import Deployment, Launch, Profile, Revision
-from deployments.views.flags import flags_of, side_by_side
 
 
 @require_GET

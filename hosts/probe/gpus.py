@@ -5,7 +5,7 @@ believable size or an Unknown, and output without the header we asked for is exp
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hosts.probe.frames import Section, Unknown
@@ -230,14 +230,3 @@ def _reading(row: Mapping[str, str]) -> GpuReading | None:
         driver_version=row.get("driver_version", ""),
         mig=row.get("mig.mode.current") == "Enabled",
     )
-
-
-def free_memory(gpu: GpuReading) -> int | Unknown:
-    """MiB that nobody uses, neither a process nor the driver for itself."""
-    parts: Sequence[int | Unknown] = (gpu.memory_total, gpu.memory_used)
-    for part in parts:
-        if isinstance(part, Unknown):
-            return part
-    total, used = (part for part in parts if isinstance(part, int))
-    reserved = gpu.memory_reserved if isinstance(gpu.memory_reserved, int) else 0
-    return max(0, total - used - reserved)

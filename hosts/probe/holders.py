@@ -5,6 +5,9 @@ from dataclasses import dataclass
 
 from hosts.probe.frames import Section, Unknown
 
+HOUSEKEEPERS = frozenset({"nvidia-persistenced", "nvidia-persiste", "nvidia-smi", "nv-hostengine", "nv-fabricmanage"})
+"""Watch the cards without using their memory. As the kernel cuts names, at fifteen letters."""
+
 HEADER = re.compile(r"^/proc/(\d+)(?:/task/(\d+))?/fd:$", re.ASCII)
 DEVICE = re.compile(r" -> (/dev/nvidia\S*)", re.ASCII)
 SOCKET = re.compile(r" -> socket:\[(\d+)\]$", re.ASCII)

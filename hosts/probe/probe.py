@@ -13,7 +13,6 @@ from hosts.transport.base import CommandTimeout, Transport, no_tick
 
 MEMORY = ("memory",)
 """The cards' memory and nothing else: the cheapest look there is."""
-CARDS = ("host", "gpus")
 SERVING = ("host", "gpus", "apps", "procs", "uids", "fds", "listeners", "markers", "pids")
 EVERYTHING = (*SERVING, "devices", "nspids", "disk")
 ALL_SECTIONS = frozenset({*EVERYTHING, "memory", *AGAIN})

@@ -23,7 +23,6 @@ from hosts.probe.processes import HostIdentity, ProcessTable
 from hosts.transport.base import Result, no_tick
 from hosts.transport.fake import FakeTransport
 from hosts.transport.local import LocalTransport
-from hosts.verdicts import check_memory
 from lab.build import BUILD, build
 from lab.gpus import state
 from lab.specs import CardSpec
@@ -83,7 +82,6 @@ def test_cards_are_read(machine: LabMachine) -> None:
     assert [gpu.uuid for gpu in facts.gpus.gpus] == uuids()
     gpu = facts.gpus.gpus[0]
     assert (gpu.memory_used, gpu.memory_total, gpu.name) == (0, 46068, "NVIDIA L40S")
-    assert check_memory(facts.gpus, uuids()[0], baseline=0).ok
     assert not isinstance(facts.apps, Unknown) and facts.apps.apps == ()
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied
 from django.utils import timezone
@@ -14,6 +16,7 @@ from django.utils import timezone
 from controlpanel import audit
 from controlpanel.models import AuditEntry
 from hosts import services, tasks
+from hosts.keys import panel_key_path
 from hosts.models import Gpu, Host, HostKey, HostTest
 from hosts.services import Refused
 from tests.factories import make_deployment, make_gpu, make_host, make_key
@@ -137,6 +140,7 @@ def test_forgetting_a_key(approver: User) -> None:
 
 
 def test_the_panels_own_key_can_be_shown() -> None:
+    panel_key_path(Path(settings.DATA_DIR))
     assert services.panel_public_key().startswith("ssh-ed25519 ")
 
 

@@ -4,8 +4,10 @@ import itertools
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+from django.conf import settings
 from django.contrib.auth.models import Group, User
 
 from deployments import services
@@ -13,6 +15,7 @@ from deployments.lifecycle import ENDED, JobKind, JobState
 from deployments.models import Deployment, Gate, Job, Launch, LogChunk, Revision
 from hosts import links, testing
 from hosts import services as host_services
+from hosts.keys import panel_key_path
 from hosts.models import Host, HostKey, HostTest
 from hosts.transport.base import PublicHostKey
 from lab import fleet as lab
@@ -72,6 +75,7 @@ class Story:
 
     def add_host(self, machine: lab.Host) -> Place:
         """Add a machine, trust the key it really has, and test it."""
+        panel_key_path(Path(settings.DATA_DIR))
         machine.authorize(host_services.panel_public_key())
         row = Host(name=machine.name, address=machine.address, port=machine.port, user=machine.user)
         host = host_services.register_host(row, actor=self.actor, address="")

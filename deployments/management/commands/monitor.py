@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import signal
 import threading
+from pathlib import Path
 from typing import Any
 
+from django.conf import settings
 from django.core.management.base import BaseCommand
 
 from deployments import sweeper
 from deployments.watch import DeploymentWatcher
+from hosts.keys import panel_key_path
 from hosts.monitor import Monitor
 
 
@@ -20,6 +23,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Work until SIGTERM or Ctrl-C."""
+        panel_key_path(Path(settings.DATA_DIR))  # made at the first start, for the pages to show its public line
         stop = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stop.set())

@@ -2,18 +2,18 @@
 
 import pytest
 
-from deployments.plan.flags import compare, flags_of
+from deployments.flags import compare, flags_of
 
 
 @pytest.mark.parametrize(
     ("command", "flags"),
     [
         ("python -m sglang.launch_server", {"command": "python -m sglang.launch_server"}),
-        ("python -m x --tp 2 --quiet", {"command": "python -m x", "--tp": "2", "--quiet": ""}),
+        ("python -m x --tp 2 --quiet", {"command": "python -m x", "--tp": "2", "--quiet": "(set)"}),
         ("llama-server -m a.gguf -c 10", {"command": "llama-server -m a.gguf", "-c": "10"}),
         ("x --tp=2", {"command": "x", "--tp": "2"}),
         ("x --bias -1 --t -0.5", {"command": "x", "--bias": "-1", "--t": "-0.5"}),
-        ("x --bs 1 2 4 --y", {"command": "x", "--bs": "1 2 4", "--y": ""}),
+        ("x --bs 1 2 4 --y", {"command": "x", "--bs": "1 2 4", "--y": "(set)"}),
         ("x --a 1 --a 2", {"command": "x", "--a": "2"}),
     ],
 )
@@ -29,7 +29,7 @@ def test_only_what_differs_is_shown() -> None:
     )
     assert rows == [
         {"flag": "--steps", "running": "1", "new": "3", "proven": "3"},
-        {"flag": "--old", "running": "", "new": None, "proven": None},
+        {"flag": "--old", "running": "(set)", "new": None, "proven": None},
         {"flag": "--ctx", "running": None, "new": None, "proven": "9"},
     ]
 

@@ -1,0 +1,95 @@
+"""Flags of a command line: of two or three of them side by side, or beside what the engine made of them. PURE."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+SET = "(set)"
+"""The value of a flag that takes none."""
+
+
+@dataclass(frozen=True)
+class FlagRow:
+    """One flag in two places; None means that it is not there."""
+
+    name: str
+    left: str | None
+    right: str | None
+
+    @property
+    def changed(self) -> bool:
+        """The two differ, or only one side has it."""
+        return self.left != self.right
+
+
+def flags_of(argv: Sequence[str]) -> dict[str, str]:
+    """Flag -> value, ``SET`` for a switch, in the order of the command. The words before the first are ``command``."""
+    flags: dict[str, str] = {}
+    words: list[str] = []
+    position = 0
+    while position < len(argv):
+        word = argv[position]
+        if word.startswith("-") and not _is_number(word) and not (word == "-m" and not flags and len(words) <= 1):
+            name, equals, value = word.partition("=")
+            values = []
+            while not equals and position + 1 < len(argv) and _is_value(argv[position + 1]):
+                position += 1
+                values.append(argv[position])
+            flags[name] = value if equals else " ".join(values) or SET
+        else:
+            words.append(word)
+        position += 1
+    return {"command": " ".join(words), **flags}
+
+
+def _is_number(word: str) -> bool:
+    return word.lstrip("-").replace(".", "", 1).isdigit()
+
+
+def _is_value(word: str) -> bool:
+    return not word.startswith("-") or _is_number(word)
+
+
+def side_by_side(left: Mapping[str, str], right: Mapping[str, str]) -> list[FlagRow]:
+    """All flags of both, the left one's order first."""
+    names: Iterable[str] = dict.fromkeys([*left, *right])
+    return [FlagRow(name, left.get(name), right.get(name)) for name in names]
+
+
+def in_effect(argv: Sequence[str], effective: Mapping[str, object]) -> list[FlagRow]:
+    """Each requested flag beside the engine's own word for it, where the engine names it."""
+    rows = []
+    for name, value in flags_of(argv).items():
+        key = name.lstrip("-").replace("-", "_")
+        if name == "command" or key not in effective:
+            continue
+        rows.append(FlagRow(name, value, _told(effective[key], asked=value)))
+    return rows
+
+
+def _told(value: object, *, asked: str) -> str:
+    """The engine's value in the words of a command line, so that the same reads the same."""
+    if isinstance(value, bool):
+        return SET if value else "off"
+    text = "none" if value is None else str(value)
+    try:
+        return asked if float(text) == float(asked) else text
+    except ValueError:
+        return text
+
+
+def compare(
+    running: Sequence[str] | None, new: Sequence[str] | None, proven: Sequence[str] | None
+) -> list[dict[str, str | None]]:
+    """Rows {flag, running, new, proven} for every flag that is not the same everywhere; None where it is absent."""
+    sides = {"running": running, "new": new, "proven": proven}
+    flags = {name: flags_of(argv) if argv is not None else None for name, argv in sides.items()}
+    names = dict.fromkeys(flag for known in flags.values() if known for flag in known)
+    rows: list[dict[str, str | None]] = []
+    for flag in names:
+        row = {name: None if known is None else known.get(flag) for name, known in flags.items()}
+        present = [row[name] for name, known in flags.items() if known is not None]
+        if len(set(present)) > 1:
+            rows.append({"flag": flag, **row})
+    return rows
