@@ -108,6 +108,8 @@ def _judge_without_launch(deployment: Deployment, *, listens: bool) -> None:
 
 def _set(deployment: Deployment, state: ServiceState, detail: str) -> None:
     """Write the state when it has changed, and only while no job is at work."""
+    if (deployment.state, deployment.state_detail) == (state, detail):
+        return  # as it was two seconds ago at most; another write in between is seen then
     changed = Deployment.objects.filter(pk=deployment.pk).exclude(state=state, state_detail=detail)
     if changed.exclude(jobs__state__in=ACTIVE).update(state=state, state_since=timezone.now(), state_detail=detail):
         hints.hint("overview")

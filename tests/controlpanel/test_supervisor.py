@@ -21,6 +21,8 @@ from controlpanel.embedded_valkey import EmbeddedValkey, ValkeyError, answers
 from controlpanel.processes import Child
 from controlpanel.supervisor import FIRST_PAUSE, LONGEST_PAUSE, STEADY_SECONDS, Kept, describe_exit
 
+pytestmark = pytest.mark.process
+
 ROOT = Path(__file__).resolve().parents[2]
 
 # A supervisor with two stand-in children that write down their process ids; the second one ignores SIGTERM.

@@ -83,6 +83,20 @@ def test_fault_02_worker_dies_between_intent_and_sending(story: Story, panel: Pa
     assert {effect.target["launch"] for effect in effects} == {str(launch_of(job).pk)}
 
 
+def test_fault_02_worker_dies_in_the_middle_of_the_log(story: Story, panel: Panel, gpu1: Place) -> None:
+    """A part of the log is stored: the next worker asks for the rest, and for nothing twice."""
+    deployment = deploy_chatty(story, gpu1)
+    panel.start_worker("dies", at="log-stored=kill", lease=LEASE)
+    job = story.begin_job(deployment, JobKind.START)
+    panel.wait_for_death("dies")
+    launch = launch_of(job)
+    written = len(gpu1.machine.seen(launch.log_path).read_bytes())
+    assert 0 < len(stored_log(launch)) < written, "all of it or nothing was stored, so this test shows nothing"
+
+    panel.start_worker("other", lease=LEASE)
+    assert_done_once(story, gpu1, deployment, job, starts=1)
+
+
 def test_fault_03_worker_dies_between_signal_and_its_result(story: Story, panel: Panel, gpu1: Place) -> None:
     deployment = deploy_chatty(story, gpu1)
     start(story, panel, deployment)

@@ -10,6 +10,8 @@ from hosts.panel_key import public_line
 from hosts.transport.base import KeyFileError
 from tests.hosts.conftest import make_key
 
+pytestmark = pytest.mark.process
+
 
 def test_the_panel_makes_its_key_once(tmp_path: Path) -> None:
     path = panel_key_path(tmp_path)

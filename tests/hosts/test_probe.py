@@ -29,6 +29,8 @@ from lab.specs import CardSpec
 from tests.hosts.conftest import Sshd, wait_until
 from tests.hosts.recorded import recorded
 
+pytestmark = pytest.mark.process
+
 
 class LabMachine(LocalTransport):
     """This machine, with the lab's cards. `kind` decides who asks them: nvidia-smi by the script, or pynvml."""

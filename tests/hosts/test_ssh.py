@@ -28,6 +28,8 @@ from hosts.transport.ssh import SshLogin, SshTarget, connect_ssh
 from tests.hosts.conftest import Sshd, free_port, make_key, running_sshd, wait_until
 from tests.hosts.transport_contract import echo_server
 
+pytestmark = pytest.mark.process
+
 
 def test_an_unknown_host_key_is_refused_and_shown(sshd: Sshd) -> None:
     with pytest.raises(HostKeyUnknown) as caught:

@@ -13,6 +13,8 @@ from tests.hosts.conftest import Sshd
 from tests.hosts.fake_script import contract_fake
 from tests.hosts.transport_contract import TransportContract, echo_server
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture(scope="module")
 def echo_port() -> Iterator[int]:

@@ -14,6 +14,8 @@ from lab.engines.environment import ENVIRONMENT
 from tests.lab.engines import free_port, http, listens
 from tests.lab.machine import H200, Machine, running_machine, wait_until
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Iterator[Machine]:

@@ -15,6 +15,8 @@ import pytest
 from lab.gpus import state
 from tests.lab.machine import H200, Machine, fields_of, kill, open_files, running_machine, wait_until
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Iterator[Machine]:

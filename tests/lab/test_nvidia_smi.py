@@ -13,6 +13,8 @@ import pytest
 from lab.gpus import state
 from tests.lab.machine import Machine, kill, running_machine, wait_until
 
+pytestmark = pytest.mark.process
+
 NO_DRIVER = (
     "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest NVIDIA "
     "driver is installed and running.\n\n"

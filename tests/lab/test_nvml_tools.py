@@ -12,6 +12,8 @@ import pytest
 
 from tests.lab.machine import Machine, running_machine, wait_until
 
+pytestmark = pytest.mark.process
+
 ASK = """
 import json, sys, pynvml as nvml
 def ask(call):

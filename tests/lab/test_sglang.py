@@ -15,6 +15,8 @@ from lab.engines.environment import ENVIRONMENT
 from tests.lab.engines import LISTENING, SCALE, Sglang, free_port, http, listens, runs
 from tests.lab.machine import Machine, running_machine, wait_until
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Iterator[Machine]:

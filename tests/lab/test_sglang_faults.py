@@ -15,6 +15,8 @@ from lab.gpus import state
 from tests.lab.engines import LISTENING, READY, Sglang, http, listens, runs
 from tests.lab.machine import Machine, running_machine, wait_until
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Iterator[Machine]:

@@ -49,7 +49,7 @@ def before(act: Act, owner: object, name: str, *, only: Callable[..., bool] = la
 
 def install(point: str, act: Act) -> None:
     """Arm one point of a restart."""
-    from deployments import runner
+    from deployments import joblog, runner
     from deployments.remote import run as remote
     from deployments.steps import launch, stop, verify
     from deployments.steps.registry import STEPS
@@ -65,6 +65,8 @@ def install(point: str, act: Act) -> None:
             before(act, stop, "_show")
         case "stopped":  # between stop and verify
             STEPS["verify"] = _acting(act, verify.verify)
+        case "log-stored":  # a part of the server's log is stored, the rest is not
+            before(act, joblog.ServerLog, "feed", only=lambda log, *_: log.offset > 0)
         case "ending":  # all steps are done, the card locks are about to be given back
             before(act, runner, "release_cards")
         case _:

@@ -15,6 +15,8 @@ import pytest
 from deployments.remote.script import Said
 from tests.deployments.remote.shell import BOOT_ID, Host, lives, record, said_of, wait_for, words
 
+pytestmark = pytest.mark.process
+
 LISTEN = (
     "import os, socket, sys, time\ns = socket.socket()\ns.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)\n"
     "s.bind(('127.0.0.1', {port}))\ns.listen()\nprint('listening', flush=True)\ntime.sleep(60)\n"

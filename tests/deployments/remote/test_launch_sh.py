@@ -22,6 +22,8 @@ from tests.deployments.remote.shell import (
     words,
 )
 
+pytestmark = pytest.mark.process
+
 SLEEP = ["sleep", "60"]
 
 

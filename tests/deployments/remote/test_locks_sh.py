@@ -10,6 +10,8 @@ from deployments.remote.locks import LockedByOther, locked_by
 from deployments.remote.script import Said
 from tests.deployments.remote.shell import Host, said_of, words
 
+pytestmark = pytest.mark.process
+
 PLACES = (Path("/run/lock/relaunch"), Path("/tmp/relaunch-locks"))
 OURS = "panel|7|12|ana|2026-01-01T00:00:00Z"
 OUR_NEXT_JOB = "panel|7|13|ana|2026-01-01T01:00:00Z"

@@ -8,6 +8,8 @@ import pytest
 from deployments.remote.script import Said
 from tests.deployments.remote.shell import BOOT_ID, Host, lives, said_of, start_time, wait_for, words
 
+pytestmark = pytest.mark.process
+
 STUBBORN = "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nopen('{flag}', 'w')\ntime.sleep(60)\n"
 DYING = (
     "import threading, signal, sys, time\nopen('{flag}', 'w')\n"
