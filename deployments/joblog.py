@@ -56,9 +56,12 @@ class JobLog:
         self._next += 1
         hints.hint(f"joblog:{self.job_id}")
 
-    def server(self, launch: Launch, *, step: str) -> ServerLog:
-        """Where the bytes of this launch's own log go; it goes on where an earlier worker stopped."""
-        return ServerLog(self, launch, step)
+    def server(self, launch: Launch, *, step: str, begins_at: int = 0) -> ServerLog:
+        """Where the bytes of this launch's own log go; it goes on where an earlier worker stopped.
+
+        ``begins_at``: where the first byte of the host's file stands in what is stored, after it was cut short.
+        """
+        return ServerLog(self, launch, step, begins_at=begins_at)
 
 
 class ServerLog:
@@ -68,14 +71,14 @@ class ServerLog:
     takes over asks for them again.
     """
 
-    def __init__(self, log: JobLog, launch: Launch, step: str) -> None:
+    def __init__(self, log: JobLog, launch: Launch, step: str, *, begins_at: int = 0) -> None:
         self._log = log
         self._launch = launch
         self._step = step
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._masker = StreamMasker()
         self._pending = b""
-        self._shift = 0
+        self._shift = begins_at
         stored = LogChunk.objects.filter(job_id=log.job_id, launch=launch).order_by("-offset", "-seq").first()
         self.offset = stored.offset + stored.length if stored else 0
         """The first byte of the host's file that is not stored."""
@@ -103,10 +106,16 @@ class ServerLog:
             text += self._store(cut)
         return text
 
-    def begun_anew(self) -> None:
-        """The host's file was cut short: its first byte is now what follows here."""
+    def begun_anew(self) -> int:
+        """The host's file was cut short: its first byte is now what follows here. Returns where that is."""
         self.flush()
         self._shift = self.offset
+        return self._shift
+
+    @property
+    def wanted_in_file(self) -> int:
+        """As ``wanted``, counted from the beginning of the host's file as it is now."""
+        return self.wanted - self._shift
 
     def _whole_lines(self) -> int:
         """Bytes up to the last line end within one chunk; a line longer than a chunk is cut."""

@@ -67,7 +67,7 @@ def _look(host: Host, transport: Transport, found: _Findings) -> None:
     store_cards(host, facts, source="test")
     _host(facts, found)
     _cards(facts, found)
-    _sight(host, facts, found)
+    _sight(facts, found)
     _disk(facts, found)
     _tools(transport, found)
 
@@ -92,7 +92,7 @@ def _cards(facts: HostFacts, found: _Findings) -> None:
         found.add("Cards", "ok", f"{len(facts.gpus.gpus)} x {first.name}, driver {first.driver_version}.")
 
 
-def _sight(host: Host, facts: HostFacts, found: _Findings) -> None:
+def _sight(facts: HostFacts, found: _Findings) -> None:
     if isinstance(facts.files, Unknown):
         found.add("Who holds the cards", "unknown", facts.files.reason)
     elif facts.files.partial:

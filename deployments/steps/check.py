@@ -42,14 +42,14 @@ class NotReadyInTime(Exception):
 def check(ctx: StepContext) -> None:
     """Follow the launch until it is ready, then ask it for a real completion and for its configuration."""
     row = Launch.objects.filter(job=ctx.job).order_by("-intended_at")[0]
-    log = ctx.log.server(row, step=ctx.step.name)
+    log = ctx.log.server(row, step=ctx.step.name, begins_at=ctx.step.data.get("log_begins_at", 0))
     readiness = Readiness(_patterns(ctx))
     if log.offset:
         readiness.read(text_of(row))
     try:
         with ctx.link() as transport:
             _follow(ctx, row, log, readiness, transport)
-            text = _complete(ctx, transport, row)
+            text = _complete(ctx, transport)
             told = _effective(ctx, transport)
     except ServerEnded as ended:
         _fail_ended(ctx, row, ended.code)
@@ -71,7 +71,7 @@ def _follow(ctx: StepContext, row: Launch, log: ServerLog, readiness: Readiness,
     lines = _script(ctx, row, log, transport)
     try:
         for said in lines:
-            _take(ctx, row, log, readiness, said)
+            _take(ctx, log, readiness, said)
             if readiness.may_be_ready:
                 _show(ctx, readiness)
                 return
@@ -91,7 +91,7 @@ def _script(ctx: StepContext, row: Launch, log: ServerLog, transport: Transport)
         pid=row.pid,
         start_was=row.start_time,
         port=row.revision.port if row.revision else ctx.deployment.port,
-        offset=log.wanted,
+        offset=log.wanted_in_file,
         cards=ctx.placement.gpu_uuids,
         seconds_max=max(1, int((until - timezone.now()).total_seconds())),
     )
@@ -113,12 +113,12 @@ def _deadline(ctx: StepContext) -> datetime:
     return until
 
 
-def _take(ctx: StepContext, row: Launch, log: ServerLog, readiness: Readiness, said: Said) -> None:
+def _take(ctx: StepContext, log: ServerLog, readiness: Readiness, said: Said) -> None:
     match said.word:
         case "log":
             readiness.read(log.feed(int(said.rest[0]), said.payload))
         case "truncated":
-            log.begun_anew()
+            ctx.remember(log_begins_at=log.begun_anew())
             ctx.say("The server's log was cut short on the host; what came before is kept here.")
         case "listen":
             before = readiness.listener
@@ -158,7 +158,7 @@ def _show(ctx: StepContext, readiness: Readiness) -> None:
 # --- Asking it ------------------------------------------------------------------------------------------------------
 
 
-def _complete(ctx: StepContext, transport: Transport, row: Launch) -> str:
+def _complete(ctx: StepContext, transport: Transport) -> str:
     """A real completion. Raises StepFailed when it does not come or is not one a person would accept."""
     request = ctx.engine.completion
     if request is None:

@@ -53,7 +53,7 @@ def verify(ctx: StepContext) -> None:
     record = _record(ctx)
     last, verdict, boot_id = _look(ctx, record)
     if isinstance(verdict, Free):
-        others = _others_on_node(ctx, record)
+        others = _others_on_node(ctx)
         if others:
             verdict = NotFree(
                 tuple(f"{h.name} (pid {h.pid} on the node, {h.user}) holds {', '.join(h.cards)}." for h in others)
@@ -132,7 +132,7 @@ def _survivors(facts: HostFacts, record: Record | None) -> tuple[int, ...] | Non
     return tuple(found)
 
 
-def _others_on_node(ctx: StepContext, record: Record | None) -> tuple[HolderSeen, ...]:
+def _others_on_node(ctx: StepContext) -> tuple[HolderSeen, ...]:
     """A container does not see who else holds its cards: the node does."""
     facts = look_at_node(ctx)
     if facts is None:
