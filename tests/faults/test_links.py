@@ -9,7 +9,7 @@ from tests.support.panel import Panel
 from tests.support.story import Place, Story, launch_of, one_server, told
 from tests.support.waiting import until
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 def wait_for_signal(job: Job) -> None:

@@ -12,7 +12,7 @@ from tests.support.panel import Panel
 from tests.support.story import Place, Story, one_server, told
 from tests.support.waiting import until
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 class Side:

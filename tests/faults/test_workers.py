@@ -122,6 +122,7 @@ def test_fault_05_worker_dies_between_stop_and_launch(story: Story, panel: Panel
     assert_done_once(story, place, deployment, job, starts=2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("point", ["stop-intended", "launch-intended", "launch-sent", "ending"])
 def test_fault_07_frozen_worker_wakes_after_another_finished(
     story: Story, panel: Panel, gpu1: Place, point: str

@@ -39,7 +39,7 @@ def ssh_words(host: Host, *, key: Path, user: str = "root", extra: Sequence[str]
     return ["ssh", "-i", str(key), *options, *extra, f"{user}@{host.address}"]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     if not namespaces.is_inside():
         pytest.fail(
