@@ -53,7 +53,9 @@ same_boot() {
 }
 
 # Refuse an older worker: the fence on the host never falls. Holds the deployment's lock until the script ends.
+FENCED=''
 take_fence() {
+    [ -z "$FENCED" ] || return 0
     command -v flock > /dev/null || refuse "flock is missing on the host (package util-linux)"
     : "${UMASK:=$(umask)}"  # the login's own, which the server gets back
     umask 077
@@ -67,6 +69,8 @@ take_fence() {
         say fenced "$HAVE"
         exit 0
     fi
+    FENCED=1
+    [ "$HAVE" != "$FENCE" ] || return 0
     { printf '%s\n' "$FENCE" > "$BASE/fence.new"; } 2> /dev/null && mv "$BASE/fence.new" "$BASE/fence" ||
         refuse "cannot write below $BASE: the disk may be full"
 }

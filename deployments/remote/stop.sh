@@ -21,7 +21,7 @@ flock -u 9
 
 end_with_stdin
 now
-END=$((NOW + SECONDS_MAX * 100)) BEAT=$NOW PAUSE=0.02 LAST=- READ=$NOW
+END=$((NOW + SECONDS_MAX * 100)) BEAT=$NOW PAUSE=0.02 LAST=- READ=$((NOW + 25))
 while :; do
     ALIVE=''
     for WORD in $WATCHED; do

@@ -136,7 +136,7 @@ def _take(ctx: StepContext, log: ServerLog, readiness: Readiness, said: Said) ->
 
 def _show(ctx: StepContext, readiness: Readiness) -> None:
     said = CheckStatus.OK if readiness.said_ready else CheckStatus.NOT_OK
-    ctx.check(
+    line = ctx.measured(
         "ready line",
         "Says ready in its own log",
         said,
@@ -145,7 +145,7 @@ def _show(ctx: StepContext, readiness: Readiness) -> None:
     )
     owner = {Listener.OURS: CheckStatus.OK, Listener.OTHER: CheckStatus.NOT_OK, Listener.NOBODY: CheckStatus.NOT_OK}
     words = {Listener.OURS: "this server", Listener.OTHER: "another process", Listener.NOBODY: "nobody yet"}
-    ctx.check(
+    listener = ctx.measured(
         "listener",
         f"Who listens on port {ctx.revision.port}",
         owner[readiness.listener],
@@ -153,6 +153,7 @@ def _show(ctx: StepContext, readiness: Readiness) -> None:
         limit="this server",
         source="/proc/net/tcp",
     )
+    ctx.show([line, listener])
 
 
 # --- Asking it ------------------------------------------------------------------------------------------------------
