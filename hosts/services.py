@@ -33,6 +33,21 @@ LONGEST_TEST = timedelta(minutes=2)
 """After this long without an end, a test counts as one whose worker has died."""
 
 
+EDITABLE = (
+    "name",
+    "transport",
+    "address",
+    "port",
+    "user",
+    "via",
+    "vmid",
+    "key_source",
+    "key_path",
+    "sudo",
+    "look_only",
+)
+
+
 def register_host(host: Host, *, actor: User, address: str) -> Host:
     """Add a host. Raises Refused when its name is taken."""
     require(actor, Action.EDIT_HOST)
@@ -41,15 +56,40 @@ def register_host(host: Host, *, actor: User, address: str) -> Host:
 
 
 def update_host(host: Host, *, actor: User, address: str) -> Host:
-    """Change a host. Its keys stay pinned only while it is reached at the same place."""
+    """Change a host. Its keys and its cards are known only while it is the same place.
+
+    Raises Refused for another place while something of ours runs at this one: it would be lost from sight.
+    """
     require(actor, Action.EDIT_HOST)
     before = Host.objects.get(pk=host.pk)
+    moved = _place(before) != _place(host)
+    if moved:
+        _refuse_while_used(before)
     with transaction.atomic():
         _save(host, "change host", actor=actor, address=address)
-        if (before.address, before.port, before.via_id) != (host.address, host.port, host.via_id):
+        if moved:
             host.keys.all().delete()
-            Host.objects.filter(pk=host.pk).update(reach=Host.Reach.UNKNOWN, problem="", hint="")
+            host.gpus.update(present=False, used_mib=None, unread_reason="The host was moved; test it again.")
+            Host.objects.filter(pk=host.pk).update(reach=Host.Reach.UNKNOWN, problem="", hint="", boot_id="")
     return host
+
+
+def _place(host: Host) -> tuple[object, ...]:
+    """What makes it the machine that it is."""
+    return host.transport, host.address, host.port, host.via_id, host.vmid
+
+
+def _refuse_while_used(host: Host) -> None:
+    """Servers that run there, or on a container reached through it, and jobs at work there."""
+    for used in (host, *host.reached_through.all()):
+        launch = used.launches.filter(ended_at=None).select_related("deployment").first()
+        if launch is not None:
+            raise Refused(
+                f"{launch.deployment} still runs on {used}.", hint="Stop it first, or add the new place as a host."
+            )
+        busy = used.placements.filter(deployment__jobs__isnull=False, deployment__jobs__ended_at=None).first()
+        if busy is not None:
+            raise Refused(f"A job of {busy.deployment} is at work on {used}.", hint="Wait until it has ended.")
 
 
 def _save(host: Host, action: str, *, actor: User, address: str) -> Host:
@@ -58,7 +98,8 @@ def _save(host: Host, action: str, *, actor: User, address: str) -> Host:
     if host.pk and _passes_through(host.via, host):
         raise Refused(f"{host} would be reached through itself.", hint="Choose another host to go through.")
     with transaction.atomic():
-        host.save()
+        # Of a host that exists only what the form holds: the monitor writes to the same row.
+        host.save(update_fields=EDITABLE if host.pk else None)
         audit.record(action, actor=actor, target=host, detail={"where": host.where}, address=address)
     return host
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from django.conf import settings
+from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.utils.functional import cached_property
 
@@ -14,6 +15,9 @@ from hosts.models import Gpu, Host
 if TYPE_CHECKING:
     from deployments.models.job import Job
     from deployments.models.launch import Launch
+
+
+SECONDS = [MaxValueValidator(86_400)]
 
 
 class Deployment(models.Model):
@@ -40,14 +44,16 @@ class Deployment(models.Model):
         help_text="After the time-out, SIGKILL this deployment's own recorded processes without asking.",
     )
     co_tenants = models.JSONField(default=list, blank=True, help_text="Command names allowed to hold the same cards.")
-    drain_seconds = models.PositiveIntegerField(default=60)
-    term_seconds = models.PositiveIntegerField(default=20)
-    kill_seconds = models.PositiveIntegerField(default=10)
-    memory_seconds = models.PositiveIntegerField(default=30)
-    stuck_seconds = models.PositiveIntegerField(default=120)
-    port_seconds = models.PositiveIntegerField(default=10)
-    ready_seconds = models.PositiveIntegerField(default=1800)
-    approval_minutes = models.PositiveIntegerField(default=30)
+    drain_seconds = models.PositiveIntegerField(default=60, validators=SECONDS)
+    term_seconds = models.PositiveIntegerField(default=20, validators=SECONDS)
+    kill_seconds = models.PositiveIntegerField(default=10, validators=SECONDS)
+    memory_seconds = models.PositiveIntegerField(default=30, validators=SECONDS)
+    stuck_seconds = models.PositiveIntegerField(default=120, validators=SECONDS)
+    port_seconds = models.PositiveIntegerField(default=10, validators=SECONDS)
+    ready_seconds = models.PositiveIntegerField(default=1800, validators=SECONDS)
+    approval_minutes = models.PositiveIntegerField(
+        default=30, validators=[MinValueValidator(1), MaxValueValidator(10_080)]
+    )
 
     state = models.CharField(max_length=16, choices=choices(ServiceState), default=ServiceState.UNKNOWN.value)
     state_since = models.DateTimeField(null=True, blank=True)

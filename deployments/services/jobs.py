@@ -20,6 +20,7 @@ from deployments.lifecycle import JobKind, JobState
 from deployments.models import CardClaim, Deployment, Gate, Job, JobStep, Placement, PortClaim, Revision
 from deployments.steps.recipes import RECIPES
 
+LONGEST_COMMENT = 2000
 RING_AGAIN = timedelta(seconds=5)
 """If the doorbell is lost, the sweeper rings after this."""
 
@@ -134,6 +135,8 @@ def answer_gate(gate: Gate, *, choice: str, comment: str, plan_hash: str, actor:
         raise Refused("The plan has changed since this page was loaded.", hint="Read the new plan, then decide.")
     if option.get("needs_reason") and not comment.strip():
         raise Refused("This choice needs a reason.", hint="Write down why, in a sentence.")
+    if len(comment) > LONGEST_COMMENT:
+        raise Refused(f"The comment is longer than {LONGEST_COMMENT:,} characters.", hint="Shorten it.")
     name = actor.get_username()
     with transaction.atomic():
         # The job's row first, then the gate's: everywhere in this order, or two answers wait for each other.

@@ -15,11 +15,12 @@ from django.utils import timezone
 
 from controlpanel import audit
 from controlpanel.models import AuditEntry
+from deployments.models import Launch
 from hosts import services, tasks
 from hosts.keys import panel_key_path
 from hosts.models import Gpu, Host, HostKey, HostTest
 from hosts.services import Refused
-from tests.factories import make_deployment, make_gpu, make_host, make_key
+from tests.factories import make_deployment, make_gpu, make_host, make_key, make_launch
 
 pytestmark = pytest.mark.django_db
 
@@ -214,3 +215,16 @@ def test_no_audit_entry_no_deed(administrator: User, monkeypatch: pytest.MonkeyP
         with pytest.raises(RuntimeError):
             deed()
     assert rows() == before
+
+
+def test_a_host_does_not_move_while_something_of_ours_runs_there(administrator: User) -> None:
+    launch = make_launch(make_deployment())
+    host = launch.deployment.placement.host
+    Launch.objects.filter(pk=launch.pk).update(host=host, ended_at=None)
+    host.address = "192.0.2.77"
+    with pytest.raises(services.Refused, match="still runs on"):
+        services.update_host(host, actor=administrator, address="")
+    assert Host.objects.get(pk=host.pk).address != "192.0.2.77"
+    Launch.objects.update(ended_at=timezone.now())
+    services.update_host(host, actor=administrator, address="")
+    assert not host.gpus.filter(present=True).exists(), "the cards of the old place are not those of the new one"
