@@ -22,8 +22,8 @@ from controlpanel.masking import mask_text, mask_values
 from deployments import tasks
 from deployments.decisions.recovery import retry_in
 from deployments.joblog import JobLog, LeaseLost
-from deployments.lifecycle import ENDED, JobState, LaunchState, StepState
-from deployments.models import Gate, Job, JobStep, Launch, Placement
+from deployments.lifecycle import ENDED, LIVE_LAUNCH, JobState, LaunchState, ServiceState, StepState
+from deployments.models import Deployment, Gate, Job, JobStep, Launch, Placement
 from deployments.models.job import Claim
 from deployments.remote.locks import release_cards
 from deployments.steps.base import GateOpened, HandBack, JobCancelled, StepContext, StepFailed
@@ -107,6 +107,7 @@ def _resolve_launches(claim: Claim, log: JobLog) -> None:
         step = JobStep.objects.filter(job_id=claim.job_id, name="launch").order_by("-position")[0]
         context = StepContext(claim=claim, step=step, log=log, links=links.borrow, told_to_stop=never, closing=True)
         resolve(context, row)
+        Job.held(claim).update(contact_lost_at=None)  # the host has answered
 
 
 def _next_step(claim: Claim) -> JobStep | None:
@@ -136,6 +137,7 @@ def _settle(claim: Claim, step: JobStep | None, log: JobLog, error: Exception | 
             Job.leave(claim, state=JobState.QUEUED, ring_at=timezone.now())
             tasks.ring(job.pk)
         case JobCancelled():
+            _forget_what_was_known(job)
             _end(claim, log, JobState.CANCELLED, summary=f"Cancelled by {job.cancel_requested_by}. {_left_behind(job)}")
         case StepFailed():
             _fail(claim, step, log, error)
@@ -158,7 +160,7 @@ def _settle(claim: Claim, step: JobStep | None, log: JobLog, error: Exception | 
 def _wait(claim: Claim, opened: GateOpened) -> None:
     """Begin to wait for a person: the question, what it is about, and the job's state, all in one transaction."""
     with transaction.atomic():
-        if not Job.leave(claim, state=JobState.WAITING, summary=str(opened), **opened.job_fields):
+        if not Job.leave(claim, state=JobState.WAITING, summary=str(opened), hint="", **opened.job_fields):
             raise LeaseLost
         opened.gate.save()
 
@@ -288,10 +290,22 @@ def _how_it_went(job: Job) -> str:
     return f"{job.deployment_name} serves with {launch.revision}."
 
 
+def _forget_what_was_known(job: Job) -> None:
+    """A job that is cancelled while its host is out of reach leaves a server of which nothing is known."""
+    if job.contact_lost_at is None or job.deployment is None:
+        return
+    Launch.objects.filter(deployment=job.deployment, state__in=LIVE_LAUNCH).update(state=LaunchState.UNKNOWN)
+    Deployment.objects.filter(pk=job.deployment.pk).update(
+        state=ServiceState.UNKNOWN, state_since=timezone.now(), state_detail="Its job was cancelled out of contact."
+    )
+
+
 def _left_behind(job: Job) -> str:
     """What users find now, in a sentence."""
     if not job.touched:
         return "Nothing was touched."
+    if job.contact_lost_at is not None:
+        return f"The host could not be reached: what runs of {job.deployment_name} is not known."
     if job.deployment is None:
         return ""
     launch = job.deployment.live_launch

@@ -75,8 +75,8 @@ def update_host(host: Host, *, actor: User, address: str) -> Host:
 
 
 def _place(host: Host) -> tuple[object, ...]:
-    """What makes it the machine that it is."""
-    return host.transport, host.address, host.port, host.via_id, host.vmid
+    """What makes it the place that it is: the login too, below whose home the launches are."""
+    return host.transport, host.address, host.port, host.user, host.via_id, host.vmid
 
 
 def _refuse_while_used(host: Host) -> None:

@@ -16,7 +16,8 @@ send_log() {
         N=$((SIZE - OFFSET))
         [ "$N" -le "$CHUNK" ] || N=$CHUNK
         say log "$OFFSET" "$N"
-        tail -c "+$((OFFSET + 1))" "$DIR/log" | head -c "$N"
+        # Exactly N bytes, also if the file was cut short since: what is missing comes as NULs.
+        { tail -c "+$((OFFSET + 1))" "$DIR/log"; head -c "$N" /dev/zero; } 2> /dev/null | head -c "$N"
         printf '\n'
         OFFSET=$((OFFSET + N))
     done

@@ -31,6 +31,7 @@ tell_record() {
 }
 
 [ -d "$DIR" ] && tell_record exists
+[ "$MODE_LAUNCH" = look ] && { say absent; exit 0; }
 if [ "$MODE_LAUNCH" = abandon ]; then
     mkdir "$DIR" && : > "$DIR/abandoned" || refuse "cannot make $DIR: the disk may be full"
     say abandoned
@@ -64,7 +65,7 @@ BUSY=$(cat /proc/net/tcp /proc/net/tcp6 2> /dev/null | awk -v p=":$HEX\$" '$2 ~ 
 [ -z "$BUSY" ] || { say portbusy "$PORT"; exit 0; }
 
 if [ -n "$LIMITS" ]; then
-    READING=$(timeout 10 nvidia-smi --query-gpu=uuid,memory.used --format=csv,noheader,nounits 2>&1)
+    READING=$(timeout -k 2 10 nvidia-smi --query-gpu=uuid,memory.used --format=csv,noheader,nounits 2>&1)
     for WORD in $LIMITS; do
         USED=$(printf '%s\n' "$READING" | sed -n "s/^${WORD%=*}, \([0-9][0-9]*\)\$/\1/p")
         if [ -z "$USED" ]; then

@@ -21,16 +21,21 @@ take_locks() {
     for CARD in $CARDS; do
         for FILE in "/run/lock/relaunch/$CARD" "/tmp/relaunch-locks/$CARD"; do
             HELD=''
-            read -r HELD 2> /dev/null < "$FILE" || continue
-            is_ours "$HELD" || { say locked "$CARD" "$HELD"; exit 0; }
+            [ -e "$FILE" ] || continue
+            read -r HELD 2> /dev/null < "$FILE" || HELD=''
+            # A lock is linked into its place whole; an empty one was left by a full disk or a power cut.
+            [ -z "$HELD" ] || is_ours "$HELD" || { say locked "$CARD" "$HELD"; exit 0; }
             rm -f "$FILE"
         done
-        if ! (set -C; umask 022; printf '%s\n' "$HOLDER" > "$PLACE/$CARD") 2> /dev/null; then
+        if ! (umask 022; printf '%s\n' "$HOLDER" > "$PLACE/.$CARD.$$" && ln "$PLACE/.$CARD.$$" "$PLACE/$CARD") 2> /dev/null; then
+            rm -f "$PLACE/.$CARD.$$"
             HELD=''
             read -r HELD 2> /dev/null < "$PLACE/$CARD"
+            [ -n "$HELD" ] || refuse "cannot write below $PLACE: the disk may be full"
             say locked "$CARD" "$HELD"
             exit 0
         fi
+        rm -f "$PLACE/.$CARD.$$"
     done
 }
 

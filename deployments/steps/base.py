@@ -263,6 +263,21 @@ class StepContext:
         self.job.touched = True
         return EffectRecord(effect, self.writing)
 
+    def fenced(self, said: Sequence[str]) -> Exception:
+        """The host refused our fence; ``raise`` what this returns. ``said``: the fence that the host has seen.
+
+        Usually a newer worker is at work. A host that is ahead of the database means that the database was set back:
+        the fence is raised to the host's, so that a job which is asked for anew, by a person who knows, can work.
+        """
+        seen = int(said[0]) if said and said[0].isdigit() else 0
+        behind = Deployment.objects.filter(pk=self.deployment.pk, fence__lt=seen)
+        if not behind.update(fence=seen):
+            return LeaseLost()
+        return StepFailed(
+            f"{self.host} has seen newer work on {self.deployment} than this panel knows (fence {seen}).",
+            hint="Was an older database restored? Look at what runs on the host, then ask for the job again.",
+        )
+
     def live_launch(self) -> Launch | None:
         """The deployment's launch that serves or may serve."""
         return self.deployment.live_launch

@@ -9,7 +9,6 @@ from typing import Any, NoReturn
 from django.utils import timezone
 
 from deployments.decisions.verify import limit_for
-from deployments.joblog import LeaseLost
 from deployments.lifecycle import LIVE_LAUNCH, CheckStatus, LaunchState, StepState
 from deployments.models import JobStep, Launch
 from deployments.remote import run as remote
@@ -24,7 +23,7 @@ FRESH = timedelta(seconds=10)
 
 def launch(ctx: StepContext) -> None:
     """Look whether this launch already exists on the host, else start it; record who it is."""
-    if not _is_sent(ctx) and _is_old(_verified(ctx).data):
+    if _is_old(_verified(ctx).data) and not _is_there(ctx):
         _back_to_verify(ctx, "What verify has seen is older than 10 s.")
         return
     row = _intend(ctx)
@@ -32,9 +31,14 @@ def launch(ctx: StepContext) -> None:
     _settle(ctx, row, said)
 
 
-def _is_sent(ctx: StepContext) -> bool:
-    """Was the script of this launch ever sent? Then the host knows what became of it."""
-    return ctx.step.effects.filter(kind="launch").exists()
+def _is_there(ctx: StepContext) -> bool:
+    """Has the host a launch of this step already? An earlier copy of its script cannot come any more: our look
+    raises the fence.
+    """
+    if not ctx.step.effects.filter(kind="launch").exists():
+        return False
+    words = {line.word for line in _send(ctx, Launch.objects.get(pk=ctx.step.data["launch"]), mode="look")}
+    return "absent" not in words
 
 
 def _is_old(verified: dict[str, Any]) -> bool:
@@ -50,8 +54,6 @@ def resolve(ctx: StepContext, row: Launch) -> None:
     """
     said = _send(ctx, row, mode="abandon")
     words = {line.word for line in said}
-    if "fenced" in words:
-        raise LeaseLost
     if words & {"abandoned", "rebooted"}:
         _change(ctx, row, state=LaunchState.ABANDONED, ended_at=timezone.now(), end_reason="given up before it began")
     elif "record" in words:
@@ -101,7 +103,7 @@ def _send(ctx: StepContext, row: Launch, *, mode: str) -> list[Said]:
         if other is not None:
             raise StepFailed(str(other), hint="Wait for that job, or ask that person.")
     effect = ctx.effect(
-        "launch" if mode == "start" else "give up launch",
+        {"start": "launch", "look": "look for launch"}.get(mode, "give up launch"),
         command=row.revision.command_line,
         target={"launch": str(row.pk), "revision": str(row.revision), "host": ctx.host.name},
     )
@@ -109,6 +111,9 @@ def _send(ctx: StepContext, row: Launch, *, mode: str) -> list[Said]:
         said = remote.run(
             transport, _script(ctx, row, mode=mode, lock=not on_node), timeout=TIMEOUT_SECONDS, tick=ctx.tick
         )
+    for line in said:
+        if line.word == "fenced":
+            raise ctx.fenced(line.rest)
     effect.done(_outcome(said), said=[f"{line.word} {line.text}"[:300] for line in said][:40])
     return said
 
@@ -158,8 +163,6 @@ def _settle(ctx: StepContext, row: Launch, said: list[Said]) -> None:
     """Read what became of it."""
     for line in said:
         match line.word:
-            case "fenced":
-                raise LeaseLost
             case "locked":
                 _give_up(ctx, row, str(locked_by(line)), hint="Wait for that job, or ask that person.")
             case "rebooted":

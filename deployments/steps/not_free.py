@@ -7,7 +7,6 @@ from typing import Any
 from django.utils import timezone
 
 from deployments.decisions.verify import HolderSeen, NotFree, Unmeasured, Verdict
-from deployments.joblog import LeaseLost
 from deployments.lifecycle import JobKind
 from deployments.models import Gate
 from deployments.plan.cards import holders
@@ -126,8 +125,9 @@ def _kill(ctx: StepContext, answer: Gate) -> None:
     )
     with ctx.link() as transport:
         said = list(remote.follow(transport, script, tick=ctx.tick))
-    if any(line.word == "fenced" for line in said):
-        raise LeaseLost
+    for line in said:
+        if line.word == "fenced":
+            raise ctx.fenced(line.rest)
     refused = [f"{line.word} {line.text}" for line in said if line.word in ("denied", "refused", "rebooted")]
     effect.done("; ".join(refused) or "sent", said=[f"{line.word} {line.text}" for line in said][-20:])
     if refused:

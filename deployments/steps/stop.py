@@ -19,7 +19,6 @@ from deployments.decisions.stop_ladder import (
     Wait,
     decide,
 )
-from deployments.joblog import LeaseLost
 from deployments.lifecycle import LIVE_LAUNCH, CheckStatus, LaunchState
 from deployments.models import Launch
 from deployments.plan.collect import look_at_node
@@ -176,7 +175,7 @@ def _watch(ctx: StepContext, script: Script, host: Host, total: int, *, sent: Ru
         for said in remote.follow(transport, script, tick=ctx.tick):
             match said.word:
                 case "fenced":
-                    raise LeaseLost
+                    raise ctx.fenced(said.rest)
                 case "locked":
                     raise StepFailed(
                         f"{locked_by(said)} Nothing was stopped.", hint="Wait for that job, or ask that person."
@@ -184,8 +183,7 @@ def _watch(ctx: StepContext, script: Script, host: Host, total: int, *, sent: Ru
                 case "refused":
                     raise StepFailed(f"The host refused: {said.text}.", hint="Mend that on the host, then try again.")
                 case "rebooted":
-                    ctx.say("The host has booted since: the old processes cannot live any more.")
-                    return []
+                    return _booted(ctx)
                 case "denied":
                     raise StepFailed(
                         f"This login may not signal process {said.text}: it belongs to another user.",
@@ -202,6 +200,15 @@ def _watch(ctx: StepContext, script: Script, host: Host, total: int, *, sent: Ru
     if alive is None:
         raise LinkLost("The host did not say who still lives.")
     return alive
+
+
+def _booted(ctx: StepContext) -> list[int]:
+    """The host has booted since the plan: a person agrees before anything more is done; then the old ones are gone."""
+    agreed = ctx.answered("contact")
+    if agreed is None or agreed.answer != "go_on":
+        raise LinkLost("The host has booted since the plan was made.")
+    ctx.say("The host has booted since: the old processes cannot live any more.")
+    return []
 
 
 def _show(ctx: StepContext, alive: list[int], total: int, states: tuple[str, ...]) -> None:
