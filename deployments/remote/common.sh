@@ -5,7 +5,13 @@ HOME=${HOME:-/root}
 BASE=$HOME/.relaunch/$PANEL/$DEPLOYMENT
 
 LEASH=''
-trap 'say end; [ -z "$LEASH" ] || kill "$LEASH" 2> /dev/null' EXIT
+READING=''
+at_end() {
+    say end
+    [ -z "$READING" ] || rm -f "$READING.new" "$READING"
+    [ -z "$LEASH" ] || kill "$LEASH" 2> /dev/null
+}
+trap at_end EXIT
 
 # For a script that goes on: when the panel hangs up, its end of our stdin closes, and we end at once.
 end_with_stdin() {
@@ -75,10 +81,24 @@ take_fence() {
         refuse "cannot write below $BASE: the disk may be full"
 }
 
-# The memory of the cards, a line each, for the curve.
+# The memory of the cards, a line each, for the curve. Never waits for the driver, which may hang: a reading is made
+# in the background and told by a later call, and there is one at a time on the machine, probes included.
 tell_memory() {
     [ -n "$CARDS" ] || return 0
-    timeout 2 nvidia-smi --query-gpu=uuid,memory.used --format=csv,noheader,nounits 2>&1 | while read -r UUID USED; do
-        say gpu "${UUID%,}" "$USED"
-    done
+    if [ -n "$READING" ]; then
+        [ -r "$READING" ] || return 0
+        while read -r UUID USED; do
+            say gpu "${UUID%,}" "$USED"
+        done < "$READING"
+        rm -f "$READING"
+    fi
+    READING=$BASE/memory.$$
+    read_memory < /dev/null > "$READING.new" 2> /dev/null 3<&- 9>&- &
+}
+
+read_memory() {
+    LOCK=/run/lock/relaunch-nvidia-smi.lock
+    [ ! -r "$LOCK" ] || { exec 8< "$LOCK" && flock -n 8; } &&
+        timeout -k 1 5 nvidia-smi --query-gpu=uuid,memory.used --format=csv,noheader,nounits
+    mv "$READING.new" "$READING"
 }
