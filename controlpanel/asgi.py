@@ -5,8 +5,9 @@ import os
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlpanel.settings")
 
 from channels.routing import ProtocolTypeRouter, URLRouter
+from channels.security.websocket import WebsocketDenier
 from django.core.asgi import get_asgi_application
-from django.urls import path
+from django.urls import path, re_path
 
 django_application = get_asgi_application()
 
@@ -16,6 +17,8 @@ from controlpanel.live.origin import same_origin_only  # noqa: E402
 application = ProtocolTypeRouter(
     {
         "http": django_application,
-        "websocket": same_origin_only(URLRouter([path("ws/", LiveConsumer.as_asgi())])),
+        "websocket": same_origin_only(
+            URLRouter([path("ws/", LiveConsumer.as_asgi()), re_path("", WebsocketDenier.as_asgi())])
+        ),
     }
 )

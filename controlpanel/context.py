@@ -8,4 +8,4 @@ from controlpanel.build import build_id
 
 def panel(request: HttpRequest) -> dict[str, object]:
     """Return `may` (as in `{% if may.approve %}`) and `build_id`, the version of code and static files."""
-    return {"may": Permissions(request.user), "build_id": build_id()}
+    return {"may": Permissions(getattr(request, "user", None)), "build_id": build_id()}

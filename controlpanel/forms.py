@@ -1,4 +1,4 @@
-"""The forms of signing in."""
+"""The forms of signing in, and what all forms check alike."""
 
 from typing import Any
 
@@ -6,6 +6,13 @@ from django import forms
 from django.contrib.auth import password_validation
 from django.contrib.auth.models import User
 from django.contrib.auth.validators import ASCIIUsernameValidator
+
+
+def readable(name: str) -> str:
+    """Return a name as it is. Raises ValidationError where letters do not show, so that two could look alike."""
+    if not name.isprintable():
+        raise forms.ValidationError("The name holds letters that do not show (a line break, a mark of direction …).")
+    return name
 
 
 class SignInForm(forms.Form):

@@ -74,12 +74,12 @@ _SHAPES: tuple[tuple[re.Pattern[str], str], ...] = (
         re.compile(r"(?i)\b(bearer|basic)([ \t]+)(?=[A-Za-z0-9._~+/=-]*[0-9._+/=-])[A-Za-z0-9._~+/=-]{8,}"),
         rf"\1\2{MASK}",
     ),
-    (re.compile(r"\b(?:sk|rk|pk)-[A-Za-z0-9_-]{12,}"), MASK),
-    (re.compile(r"\bhf_[A-Za-z0-9]{8,}"), MASK),
-    (re.compile(r"\b(?:gh[opsur]_|github_pat_|glpat-)[A-Za-z0-9_-]{12,}"), MASK),
-    (re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"), MASK),
-    (re.compile(r"\bxox[abprs]-[A-Za-z0-9-]{10,}"), MASK),
-    (re.compile(r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}"), MASK),
+    (re.compile(r"(?<![A-Za-ln-z0-9])(?:sk|rk|pk)-[A-Za-z0-9_-]{12,}"), MASK),
+    (re.compile(r"(?<![A-Za-ln-z0-9])hf_[A-Za-z0-9]{8,}"), MASK),
+    (re.compile(r"(?<![A-Za-ln-z0-9])(?:gh[opsur]_|github_pat_|glpat-)[A-Za-z0-9_-]{12,}"), MASK),
+    (re.compile(r"(?<![A-Za-ln-z0-9])(?:AKIA|ASIA)[A-Z0-9]{16}\b"), MASK),
+    (re.compile(r"(?<![A-Za-ln-z0-9])xox[abprs]-[A-Za-z0-9-]{10,}"), MASK),
+    (re.compile(r"(?<![A-Za-ln-z0-9])eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}"), MASK),
     (re.compile(r"(?<=://)([^\s/:@\"']{0,256}):[^\s/@\"']{1,256}@"), rf"\1:{MASK}@"),
 )
 _KEY_BEGIN = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY-----")

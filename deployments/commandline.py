@@ -11,6 +11,8 @@ import re
 import shlex
 from dataclasses import dataclass, field
 
+from controlpanel.masking import MASK, is_secret_name, mask_argv, mask_text
+
 ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.S)
 REDIRECTION_OR_QUOTED = re.compile(
     r"""(?P<quoted>'[^']*'|"(?:\\.|[^"\\])*"|\\.)"""
@@ -20,6 +22,7 @@ REDIRECTION_OR_QUOTED = re.compile(
 VARIABLE = re.compile(r"\$[A-Za-z_{]")
 PREFIXES = ("nohup", "exec", "setsid")
 SECRET_FLAGS = ("--api-key", "--admin-api-key", "--hf-token")
+SHORTEST_ABBREVIATION = len("--api-k")  # the engines take a flag that is cut short, too
 
 
 @dataclass(frozen=True)
@@ -62,11 +65,14 @@ def parse(text: str) -> ParsedCommand:
 
 def check_no_secret(argv: list[str]) -> None:
     """Refuse a secret on the command line: every user of the host can read it there."""
+    masked = mask_argv(argv)
     for position, word in enumerate(argv):
-        name, _, value = word.partition("=")
-        if name in SECRET_FLAGS and (value or position + 1 < len(argv)):
+        flag, _, value = word.partition("=")
+        cut_short = len(flag) >= SHORTEST_ABBREVIATION and any(full.startswith(flag) for full in SECRET_FLAGS)
+        if (cut_short and (value or position + 1 < len(argv))) or masked[position] != word:
+            where = argv[position - 1] if masked[position] == MASK and position else flag
             raise ValueError(
-                f"{name} would show the secret to every user of the host. Leave it out; "
+                f"{where} would show the secret to every user of the host. Leave it out; "
                 "give the engine a key by its own configuration file on the host."
             )
 
@@ -108,7 +114,6 @@ def _refuse_expansions(words: list[str]) -> None:
 
 ENV_NAME = re.compile(r"[A-Z_][A-Z0-9_]*")
 FORBIDDEN_ENV = ("LD_PRELOAD", "LD_AUDIT", "BASH_ENV", "ENV", "IFS", "PYTHONSTARTUP")
-SECRET_NAME = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD)$")
 
 
 def check_argv(argv: list[str]) -> None:
@@ -129,7 +134,9 @@ def check_env(env: dict[str, str]) -> None:
             raise ValueError(f"{name!r} is not a name for an environment variable: capital letters, digits and _.")
         if name in FORBIDDEN_ENV:
             raise ValueError(f"{name} changes how every program is loaded; set it in the server's own environment.")
-        if SECRET_NAME.search(name):
+        if name.startswith("RELAUNCH_"):
+            raise ValueError(f"{name} is the panel's own: the names that begin with RELAUNCH_ mark what it started.")
+        if is_secret_name(name) or mask_text(value) != value:
             raise ValueError(f"{name} looks like a secret. Keep it in the engine's own configuration on the host.")
         if "\0" in value or "\n" in value or len(value) > 10_000:
             raise ValueError(f"The value of {name} holds a line break or a NUL, or is too long.")

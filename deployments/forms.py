@@ -7,6 +7,7 @@ from typing import Any
 
 from django import forms
 
+from controlpanel.forms import readable
 from deployments import commandline
 from deployments.engines.registry import ENGINES
 from deployments.models import Deployment, Profile, Revision
@@ -68,7 +69,7 @@ class RevisionForm(forms.Form):
     def clean_env(self) -> dict[str, str]:
         """The environment's lines as a mapping."""
         found: dict[str, str] = {}
-        for line in self.cleaned_data["env"].splitlines():
+        for line in self.cleaned_data["env"].replace("\r\n", "\n").split("\n"):
             if not line.strip():
                 continue
             name, equals, value = line.strip().partition("=")
@@ -92,10 +93,10 @@ class RevisionForm(forms.Form):
         self.launch = {
             "argv": command.argv,
             "env": command.env | cleaned["env"],
-            "workdir": cleaned["workdir"] or command.workdir,
+            "workdir": cleaned.get("workdir") or command.workdir,
             "port": port,
-            "ready_pattern": cleaned["ready_pattern"],
-            "notes": cleaned["notes"],
+            "ready_pattern": cleaned.get("ready_pattern", ""),
+            "notes": cleaned.get("notes", ""),
         }
         return cleaned
 
@@ -116,7 +117,7 @@ class ProfileForm(RevisionForm):
 
     def clean_name(self) -> str:
         """A name that is free."""
-        name: str = self.cleaned_data["name"]
+        name = readable(self.cleaned_data["name"])
         if Profile.objects.filter(name=name).exists():
             raise forms.ValidationError(f"There is already a profile named {name}: choose another name.")
         return name
@@ -180,6 +181,10 @@ class DeploymentForm(forms.ModelForm):
             self.initial.update(host=place.host_id, gpus=place.gpu_uuids)
             self.initial["co_tenants"] = ", ".join(self.instance.co_tenants)
         gpus.choices = [(gpu.uuid, str(gpu)) for gpu in self.all_gpus]
+
+    def clean_name(self) -> str:
+        """A name that reads as it is."""
+        return readable(self.cleaned_data["name"])
 
     def clean_co_tenants(self) -> list[str]:
         """The names as a list."""

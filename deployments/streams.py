@@ -139,7 +139,7 @@ class HostTestStream(_Looks):
 
 
 def _number(key: str) -> int:
-    return int(key) if key.isdigit() and len(key) < 19 else -1
+    return int(key) if key.isdecimal() and len(key) < 19 else -1
 
 
 def register_streams() -> None:

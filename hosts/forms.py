@@ -6,6 +6,7 @@ from typing import Any
 
 from django import forms
 
+from controlpanel.forms import readable
 from hosts.models import Host
 
 
@@ -48,6 +49,10 @@ class HostForm(forms.ModelForm):
         self.fields["name"].widget.attrs["autofocus"] = True
         for name in ("name", "address", "user", "key_path"):
             self.fields[name].widget.attrs |= {"autocapitalize": "off", "spellcheck": "false"}
+
+    def clean_name(self) -> str:
+        """A name that reads as it is."""
+        return readable(self.cleaned_data["name"])
 
     def clean_port(self) -> int:
         """An empty port is the usual one; a container or this machine has none."""

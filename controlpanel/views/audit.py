@@ -42,7 +42,7 @@ def audit(request: HttpRequest) -> HttpResponse:
     wanted = {LOOKUPS[name]: value for name, value in form.cleaned_data.items() if value}
     found = AuditEntry.objects.filter(**wanted)
     before = request.GET.get("before", "")
-    if before.isdigit():
+    if before.isdecimal() and len(before) < 19:
         found = found.filter(number__lt=int(before))
     page = list(found[: PAGE + 1])
     context = {

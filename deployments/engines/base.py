@@ -112,7 +112,7 @@ class Engine:
     def port(self, argv: Sequence[str]) -> int:
         """The port this command listens on."""
         value = self.flag(argv, self.port_flags)
-        return int(value) if value is not None and value.isdigit() else self.default_port
+        return int(value) if value is not None and value.isdecimal() else self.default_port
 
     def model_path(self, argv: Sequence[str]) -> str | None:
         """The model, when it is a path on the host (a hub id is None)."""

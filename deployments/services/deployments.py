@@ -105,6 +105,8 @@ def _check_cards(host: Host, gpu_uuids: list[str]) -> None:
         raise Refused(f"{host} is look-only: nothing is started or stopped there.", hint="Change that on its page.")
     known = set(Gpu.objects.filter(host=host).values_list("uuid", flat=True))
     unknown = [uuid for uuid in gpu_uuids if uuid not in known]
+    if len(set(gpu_uuids)) < len(gpu_uuids):
+        raise Refused("A card is named twice.", hint="Name each card once.")
     if unknown:
         raise Refused(f"{host} has no card {unknown[0]}.", hint="Test the host again to read its cards.")
 

@@ -44,7 +44,7 @@ def request_job(
     require(actor, Action.ASK)
     same_click = Job.objects.filter(requested_by=actor, request_key=request_key)
     if (job := same_click.first()) is not None:
-        return job
+        return _same(job, kind=kind, deployment=deployment)
     target = None if kind == JobKind.STOP else (revision or deployment.revision)
     _check_target(deployment, target)
     job = Job(
@@ -67,9 +67,16 @@ def request_job(
             transaction.on_commit(lambda: tasks.ring(job.pk), robust=True)
     except IntegrityError as error:
         if (other := same_click.first()) is not None:
-            return other
+            return _same(other, kind=kind, deployment=deployment)
         raise _busy(deployment) from error
     _tell(job)
+    return job
+
+
+def _same(job: Job, *, kind: JobKind, deployment: Deployment) -> Job:
+    """The job that this very click has made before. Raises Refused when its key was used for something else."""
+    if job.kind != kind or job.deployment_id != deployment.pk:
+        raise Refused(f"This page has already asked for job {job.pk}.", hint="Load the page again, then ask.")
     return job
 
 

@@ -65,7 +65,7 @@ def add_revision(
 ) -> Revision:
     """Make the next revision of a profile. Raises Refused for a command that cannot be right."""
     require(actor, Action.EDIT_PROFILE)
-    _check_launch(ENGINES[profile.engine], argv=argv, env=env, port=port, ready_pattern=ready_pattern)
+    _check_launch(ENGINES[profile.engine], argv=argv, env=env, workdir=workdir, port=port, ready_pattern=ready_pattern)
     with transaction.atomic():
         Profile.objects.filter(pk=profile.pk).update(engine=profile.engine)  # holds the row: numbers have no gap
         newest = profile.revisions.order_by("-number").first()
@@ -90,14 +90,23 @@ def add_revision(
     return revision
 
 
-def _check_launch(engine: Engine, *, argv: list[str], env: dict[str, str], port: int, ready_pattern: str) -> None:
+def _check_launch(
+    engine: Engine, *, argv: list[str], env: dict[str, str], workdir: str, port: int, ready_pattern: str
+) -> None:
     """Refuse what cannot be a launch of ``engine``."""
     try:
         commandline.check_argv(argv)
         commandline.check_env(env)
     except ValueError as error:
         raise Refused(str(error)) from error
-    if engine.flag(argv, engine.port_flags) is not None and engine.port(argv) != port:
+    if workdir and (not workdir.startswith("/") or not workdir.isprintable()):
+        raise Refused(f"{workdir!r} is not a full path.", hint="Write the working directory from / on.")
+    said = engine.flag(argv, engine.port_flags)
+    if said is not None and not said.isdecimal():
+        raise Refused(f"The command says port {said!r}.", hint="Write the port as a number, for example 30000.")
+    if not 1 <= port <= 65535:
+        raise Refused(f"There is no port {port}.", hint="Choose one from 1 to 65535.")
+    if said is not None and engine.port(argv) != port:
         raise Refused(
             f"The command says port {engine.port(argv)}, the profile says {port}.", hint="Make both the same."
         )

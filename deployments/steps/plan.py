@@ -93,7 +93,7 @@ def _is_approved(ctx: StepContext, made: Plan) -> bool:
     if newest is None or newest.answer != "approve" or newest.plan_hash != made.hash:
         return False
     if newest.used_at is not None:
-        return True
+        return ctx.job.touched or _in_time(newest)
     with ctx.writing():
         return _in_time(newest) and bool(Gate.objects.filter(pk=newest.pk, used_at=None).update(used_at=timezone.now()))
 

@@ -65,7 +65,7 @@ def jobs(request: HttpRequest) -> HttpResponse:
     form = Filter(request.GET)
     found = form.apply(Job.objects.order_by("-pk"))
     before = request.GET.get("before", "")
-    if before.isdigit():
+    if before.isdecimal() and len(before) < 19:
         found = found.filter(pk__lt=int(before))
     page = list(found.select_related("revision__profile").prefetch_related("steps", "gates")[: PAGE + 1])
     context: dict[str, Any] = {

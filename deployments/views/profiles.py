@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from typing import TypeGuard
 
 from django.contrib import messages
 from django.db.models import Count, Max
@@ -126,9 +127,13 @@ def _typed(revision: Revision) -> str:
     return place + env + pretty(revision.argv)
 
 
+def _is_number(text: str | None) -> TypeGuard[str]:
+    return text is not None and text.isdecimal() and len(text) < 19
+
+
 def _revision(profile: Profile, number: str | None) -> Revision | None:
-    return profile.revisions.filter(number=number).first() if number and number.isdigit() else None
+    return profile.revisions.filter(number=int(number)).first() if _is_number(number) else None
 
 
 def _any_revision(pk: str | None) -> Revision | None:
-    return Revision.objects.filter(pk=pk).select_related("profile").first() if pk and pk.isdigit() else None
+    return Revision.objects.filter(pk=int(pk)).select_related("profile").first() if _is_number(pk) else None

@@ -158,3 +158,8 @@ def stream(text: str, *, known: list[str], cuts: list[int]) -> str:
     edges = [0, *sorted(cuts), len(text)]
     pieces = [text[begin:end] for begin, end in itertools.pairwise(edges)]
     return "".join(masker.feed(piece) for piece in pieces) + masker.flush()
+
+
+@pytest.mark.parametrize("secret", ["sk-abcdefghijklmnop", "hf_abcdefghijklmnop", "ghp_abcdefghijklmnop"])
+def test_a_secret_right_after_a_colour_is_hidden(secret: str) -> None:
+    assert secret not in mask_text(f"\x1b[32m{secret}\x1b[0m")

@@ -76,6 +76,13 @@ def test_the_same_click_is_the_same_job(ask: Ask) -> None:
     assert actions() == ["ask for restart"]
 
 
+def test_a_click_of_another_page_is_refused(ask: Ask) -> None:
+    key = uuid4()
+    ask(make_deployment(), request_key=key)
+    with pytest.raises(Refused, match="has already asked for job"):
+        ask(make_deployment(), request_key=key)
+
+
 def test_a_second_click_names_the_first_job(ask: Ask) -> None:
     deployment = make_deployment()
     job = ask(deployment)

@@ -101,6 +101,14 @@ def test_an_approval_that_nobody_used_in_time_is_asked_for_again(serving: Story)
     assert Gate.objects.count() == 2
 
 
+def test_an_approval_that_was_used_but_touched_nothing_runs_out_too(serving: Story) -> None:
+    serving.request()
+    serving.approve()
+    Gate.objects.update(expires_at=timezone.now() - timedelta(seconds=1), used_at=timezone.now())
+    assert serving.work().state == JobState.WAITING
+    assert serving.host.sent == ["probe"]
+
+
 def test_an_approval_is_used_once(serving: Story) -> None:
     serving.request()
     serving.approve()

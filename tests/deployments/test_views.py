@@ -54,8 +54,13 @@ def test_a_pasted_command_line_becomes_revision_1(client_of: ClientOf, administr
     [
         ("command", "python a.py | tee log", "needs a shell"),
         ("command", "python a.py --api-key abc", "would show the secret"),
+        ("command", "python a.py --api-k abc", "would show the secret"),
+        ("command", "python a.py --x sk-abcdefghijklmnop", "would show the secret"),
         ("env", "not a variable", "is not NAME=value"),
         ("port", "99999", "65535"),
+        ("notes", "x" * 5001, "at most 5000 characters"),
+        ("workdir", "/" * 501, "at most 500 characters"),
+        ("name", "qwen\u202e3", "do not show"),
     ],
 )
 def test_what_cannot_be_right_is_refused_and_kept(
@@ -72,6 +77,42 @@ def test_a_service_refusal_keeps_the_form_too(client_of: ClientOf, administrator
     page = answer.content.decode()
     assert answer.status_code == 409
     assert "The command says port 31000, the profile says 32000." in page and "OMP_NUM_THREADS=8" in page
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "sentence"),
+    [
+        ("workdir", "models", "is not a full path"),
+        ("command", "python a.py --port x", "says port &#x27;x&#x27;"),
+        ("env", "hf_token=x", "capital letters"),
+        ("env", "NOTE=hf_abcdefghijklmnop", "looks like a secret"),
+        ("env", "RELAUNCH_LAUNCH=x", "panel&#x27;s own"),
+    ],
+)
+def test_what_the_engine_cannot_take_is_refused(
+    client_of: ClientOf, administrator: User, field: str, text: str, sentence: str
+) -> None:
+    answer = client_of(administrator).post("/profiles/new/", PROFILE | {field: text})
+    assert answer.status_code == 409 and sentence in answer.content.decode()
+
+
+@pytest.mark.parametrize("number", ["²", "٣", "9" * 30, "-1", "x", ""])
+def test_an_odd_number_in_an_address_is_no_fault(client_of: ClientOf, administrator: User, number: str) -> None:
+    profile = make_profile()
+    client = client_of(administrator)
+    for path in (
+        "/jobs/?before=", "/audit/?before=", f"/profiles/{profile.pk}/compare/?left=",
+        f"/profiles/{profile.pk}/revise/?from=",
+    ):  # fmt: skip
+        assert client.get(path + number).status_code in (200, 404), path
+
+
+def test_a_page_is_not_kept_by_the_browser(client_of: ClientOf, viewer: User) -> None:
+    assert "no-store" in client_of(viewer).get("/jobs/")["Cache-Control"]
+
+
+def test_another_machine_name_is_refused_in_words(client_of: ClientOf, viewer: User) -> None:
+    assert client_of(viewer).get("/jobs/", headers={"host": "evil.example"}).status_code == 400
 
 
 def test_a_change_makes_a_new_revision(client_of: ClientOf, administrator: User, operator: User) -> None:
