@@ -1,4 +1,4 @@
-"""Hides secrets in text, command lines and streams. Pure: standard library only.
+"""Hides secrets in text, command lines and streams. PURE.
 
 A secret is either known (given literally) or looks like one: a token of a known shape, a password in a URL, a
 private key, or the value of a name such as HF_TOKEN or --api-key. Everything that people or the database get
