@@ -86,14 +86,21 @@ take_fence() {
 tell_memory() {
     [ -n "$CARDS" ] || return 0
     if [ -n "$READING" ]; then
-        [ -r "$READING" ] || return 0
-        while read -r UUID USED; do
-            say gpu "${UUID%,}" "$USED"
-        done < "$READING"
-        rm -f "$READING"
+        tell_reading
+        [ -z "$READING" ] || return 0
     fi
     READING=$BASE/memory.$$
     read_memory < /dev/null > "$READING.new" 2> /dev/null 3<&- 9>&- &
+}
+
+# The reading that was begun, as soon as it is there.
+tell_reading() {
+    [ -r "$READING" ] || return 0
+    while read -r UUID USED; do
+        say gpu "${UUID%,}" "$USED"
+    done < "$READING"
+    rm -f "$READING"
+    READING=''
 }
 
 read_memory() {

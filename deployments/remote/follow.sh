@@ -64,10 +64,11 @@ while :; do
         LISTEN=$((NOW + 25))
     fi
     now
+    [ -z "$READING" ] || tell_reading
     if [ "$NOW" -ge "$READ" ]; then
         tell_memory
         # Often at first, so that a quick start leaves a curve too.
-        if [ $((NOW - BEGIN)) -lt 300 ]; then READ=$((NOW + 20)); else READ=$((NOW + 50)); fi
+        if [ $((NOW - BEGIN)) -lt 300 ]; then READ=$((NOW + 10)); else READ=$((NOW + 50)); fi
     fi
     if [ "$ALIVE" = 0 ]; then
         CODE=unknown
