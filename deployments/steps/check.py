@@ -14,16 +14,19 @@ from django.utils import timezone
 from controlpanel.masking import mask_values
 from deployments import http
 from deployments.decisions.readiness import Listener, Readiness
-from deployments.decisions.verify import limit_for
+from deployments.decisions.verify import CardSeen, limit_for
 from deployments.engines.base import HttpRequest, is_degenerate
 from deployments.engines.diagnosis import Diagnosis, diagnose
 from deployments.flags import in_effect
 from deployments.joblog import ServerLog, text_of
 from deployments.lifecycle import CheckStatus, LaunchState, ServiceState
-from deployments.models import Deployment, Launch, LogChunk
+from deployments.models import Check, Deployment, Launch, LogChunk
+from deployments.plan.cards import cards_seen
+from deployments.plan.collect import PROBE_SECONDS, cards_of
 from deployments.remote import run as remote
 from deployments.remote.script import Said
 from deployments.steps.base import StepContext, StepFailed
+from hosts.probe.probe import MEMORY, probe
 from hosts.transport.base import Transport, TransportError
 
 
@@ -50,12 +53,13 @@ def check(ctx: StepContext) -> None:
         with ctx.link() as transport:
             _follow(ctx, row, log, readiness, transport)
             text = _complete(ctx, transport)
+            idle = _cards_in_use(ctx, transport)
             told = _effective(ctx, transport)
     except ServerEnded as ended:
         _fail_ended(ctx, row, ended.code)
     except NotReadyInTime:
         _ask_to_wait(ctx, readiness)
-    _serves(ctx, row, text, told)
+    _serves(ctx, row, text, told, idle)
 
 
 def _patterns(ctx: StepContext) -> list[re.Pattern[str]]:
@@ -193,6 +197,32 @@ def _fail_completion(ctx: StepContext, message: str) -> NoReturn:
     )
 
 
+def _cards_in_use(ctx: StepContext, transport: Transport) -> list[str]:
+    """The last point of the memory curve; returns the cards on which a server that answers holds nothing."""
+    cards = cards_of(ctx)
+    if not cards:
+        return []
+    seen = cards_seen(
+        probe(transport, sections=MEMORY, timeout=PROBE_SECONDS, sudo=ctx.host.sudo, tick=ctx.tick), cards
+    )
+    ctx.readings({card.uuid: card.used_mib for card in seen})
+    ctx.show([_card_in_use(ctx, card) for card in seen])
+    return [card.label for card in seen if card.is_free]
+
+
+def _card_in_use(ctx: StepContext, card: CardSeen) -> Check:
+    status = CheckStatus.UNKNOWN if card.used_mib is None else CheckStatus.NOT_OK if card.is_free else CheckStatus.OK
+    return ctx.measured(
+        f"in use {card.uuid}",
+        f"{card.label} memory in use",
+        status,
+        value="unknown" if card.used_mib is None else f"{card.used_mib:,} MiB",
+        limit=f"more than {card.limit_mib:,} MiB",
+        detail=card.reason or card.uuid,
+        source="nvidia-smi",
+    )
+
+
 def _effective(ctx: StepContext, transport: Transport) -> dict[str, Any]:
     """The configuration the engine runs with, as it tells it, compared with the flags that were asked for."""
     if not ctx.engine.effective_path:
@@ -219,7 +249,7 @@ def _effective(ctx: StepContext, transport: Transport) -> dict[str, Any]:
 # --- Ends -----------------------------------------------------------------------------------------------------------
 
 
-def _serves(ctx: StepContext, row: Launch, text: str, told: dict[str, Any]) -> None:
+def _serves(ctx: StepContext, row: Launch, text: str, told: dict[str, Any], idle: list[str]) -> None:
     now = timezone.now()
     took = (now - row.started_at).total_seconds() if row.started_at else None
     with ctx.writing():
@@ -233,7 +263,8 @@ def _serves(ctx: StepContext, row: Launch, text: str, told: dict[str, Any]) -> N
         Deployment.objects.filter(pk=ctx.deployment.pk).update(
             state=ServiceState.SERVING, state_since=now, state_detail=""
         )
-    ctx.finish(f"{ctx.deployment} answers with {row.revision}" + (f", {took:.1f} s after its start." if took else "."))
+    said = f"{ctx.deployment} answers with {row.revision}" + (f", {took:.1f} s after its start." if took else ".")
+    ctx.finish(said + (f" It holds nothing on {', '.join(idle)}." if idle else ""))
 
 
 def _fail_ended(ctx: StepContext, row: Launch, code: int | None) -> NoReturn:

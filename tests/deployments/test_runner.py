@@ -21,7 +21,7 @@ def test_a_clean_restart(serving: Story) -> None:
     story.answer("approve")
     story.host.sent.clear()
     assert story.work().state == JobState.SUCCEEDED, story.job.summary
-    assert story.host.sent == ["probe", "stop TERM", "watch", "launch start", "follow", "locks release"]
+    assert story.host.sent == ["probe", "stop TERM", "watch", "launch start", "follow", "probe", "locks release"]
     assert set(story.steps().values()) == {StepState.DONE}
     old, new = Launch.objects.order_by("intended_at")
     assert (old.state, new.state) == (LaunchState.ENDED, LaunchState.SERVING)
@@ -68,8 +68,19 @@ def test_a_start(idle: Story) -> None:
     idle.request(JobKind.START)
     idle.approve()
     assert idle.work().state == JobState.SUCCEEDED
-    assert idle.host.sent == ["probe", "watch", "launch start", "follow", "locks release"]
+    assert idle.host.sent == ["probe", "watch", "launch start", "follow", "probe", "locks release"]
     assert Launch.objects.get().state == LaunchState.SERVING
+
+
+def test_a_card_on_which_the_server_holds_nothing_is_named(idle: Story) -> None:
+    first = next(iter(idle.host.machine.cards))
+    idle.host.after["follow"] = lambda: idle.host.machine.cards.update({first: 4})
+    idle.request(JobKind.START)
+    idle.approve()
+    assert idle.work().state == JobState.SUCCEEDED
+    assert idle.job.steps.get(name="check").summary.endswith("It holds nothing on GPU 0.")
+    shown = idle.job.steps.get(name="check").checks.filter(key__startswith="in use").order_by("key")
+    assert [check.status for check in shown] == ["not ok", "ok"]
 
 
 def test_nothing_is_done_without_an_answer(serving: Story) -> None:
@@ -117,7 +128,7 @@ def test_a_failed_check_goes_back_to_what_served(serving: Story) -> None:
     assert serving.job.diagnosis["log_seq"]
     serving.host.sent.clear()
     assert serving.work_on().state == JobState.FAILED
-    assert serving.host.sent == ["probe", "watch", "launch start", "follow", "locks release"]
+    assert serving.host.sent == ["probe", "watch", "launch start", "follow", "probe", "locks release"]
     assert "r1 serves again" in serving.job.summary
     assert serving.steps()["check"] == StepState.FAILED and serving.steps()["check back"] == StepState.DONE
     live = serving.deployment.live_launch
