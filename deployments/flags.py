@@ -1,4 +1,4 @@
-"""Flags of a command line: of two or three of them side by side, or beside what the engine made of them. PURE."""
+"""What a launch is made of: of two or three of them side by side, or beside what the engine made of them. PURE."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 SET = "(set)"
 """The value of a flag that takes none."""
+DIRECTORY = "directory"
+NOT_KNOWN = "not known"
+"""The environment of a server that somebody else has started."""
 
 
 @dataclass(frozen=True)
@@ -79,17 +82,22 @@ def _told(value: object, *, asked: str) -> str:
         return text
 
 
+def settings_of(argv: Sequence[str], env: Mapping[str, str], workdir: str) -> dict[str, str]:
+    """All that a launch is made of: its flags, ``NAME=`` for each variable, and the directory if one is given."""
+    variables = {f"{name}=": value for name, value in env.items()}
+    return {**flags_of(argv), **variables, **({DIRECTORY: workdir} if workdir else {})}
+
+
 def compare(
-    running: Sequence[str] | None, new: Sequence[str] | None, proven: Sequence[str] | None
+    running: Mapping[str, str] | None, new: Mapping[str, str] | None, proven: Mapping[str, str] | None
 ) -> list[dict[str, str | None]]:
-    """Rows {flag, running, new, proven} for every flag that is not the same everywhere; None where it is absent."""
+    """Rows {flag, running, new, proven} for every setting that is not the same everywhere; None where it is absent."""
     sides = {"running": running, "new": new, "proven": proven}
-    flags = {name: flags_of(argv) if argv is not None else None for name, argv in sides.items()}
-    names = dict.fromkeys(flag for known in flags.values() if known for flag in known)
+    names = dict.fromkeys(name for known in sides.values() if known for name in known)
     rows: list[dict[str, str | None]] = []
-    for flag in names:
-        row = {name: None if known is None else known.get(flag) for name, known in flags.items()}
-        present = [row[name] for name, known in flags.items() if known is not None]
+    for name in names:
+        row = {side: None if known is None else known.get(name) for side, known in sides.items()}
+        present = [row[side] for side, known in sides.items() if known is not None]
         if len(set(present)) > 1:
-            rows.append({"flag": flag, **row})
+            rows.append({"flag": name, **row})
     return rows

@@ -185,7 +185,7 @@ class Migration(migrations.Migration):
                 ('pid_namespace', models.CharField(blank=True, max_length=64)),
                 ('pid', models.PositiveIntegerField(null=True)),
                 ('start_time', models.PositiveBigIntegerField(help_text='Clock ticks since boot, /proc/PID/stat field 22.', null=True)),
-                ('requested', models.JSONField(default=dict, help_text='argv, env and port as sent.')),
+                ('requested', models.JSONField(default=dict, help_text='argv, env, workdir and port as sent.')),
                 ('effective', models.JSONField(default=dict, help_text='What the engine made of it.')),
                 ('memory_before', models.JSONField(default=dict, help_text='memory.used in MiB by card uuid, just before the start.')),
                 ('timings', models.JSONField(default=dict, help_text='Seconds by phase.')),

@@ -28,7 +28,7 @@ class Launch(models.Model):
     pid = models.PositiveIntegerField(null=True)
     start_time = models.PositiveBigIntegerField(null=True, help_text="Clock ticks since boot, /proc/PID/stat field 22.")
 
-    requested = models.JSONField(default=dict, help_text="argv, env and port as sent.")
+    requested = models.JSONField(default=dict, help_text="argv, env, workdir and port as sent.")
     effective = models.JSONField(default=dict, help_text="What the engine made of it.")
     memory_before = models.JSONField(default=dict, help_text="memory.used in MiB by card uuid, just before the start.")
     timings = models.JSONField(default=dict, help_text="Seconds by phase.")

@@ -10,6 +10,8 @@ from hosts.probe.facts import HostFacts
 from hosts.probe.frames import Unknown
 from hosts.probe.holders import HOUSEKEEPERS
 
+CARDS_VARIABLE = "CUDA_VISIBLE_DEVICES"
+
 
 @dataclass(frozen=True)
 class Card:
@@ -83,6 +85,25 @@ def _labels(facts: HostFacts, uuids: Collection[str]) -> dict[int, str]:
     return {
         gpu.index: f"GPU {gpu.index}" for gpu in facts.gpus.gpus if gpu.uuid in uuids and isinstance(gpu.index, int)
     }
+
+
+def cards_named(facts: HostFacts, value: str) -> set[str] | None:
+    """The uuids that a CUDA_VISIBLE_DEVICES names: indices, or uuids that may be cut short.
+
+    As in CUDA, the list ends at the first entry that names no card. None where that cannot be told.
+    """
+    if isinstance(facts.gpus, Unknown):
+        return None
+    found: set[str] = set()
+    for entry in filter(None, (word.strip() for word in value.split(","))):
+        if entry.isdecimal():
+            matching = [gpu.uuid for gpu in facts.gpus.gpus if gpu.index == int(entry)]
+        else:
+            matching = [gpu.uuid for gpu in facts.gpus.gpus if gpu.uuid.startswith(entry)]
+        if len(matching) != 1:
+            break
+        found.add(matching[0])
+    return found
 
 
 def memory_of(facts: HostFacts, pids: Collection[int]) -> dict[int, int]:

@@ -59,7 +59,9 @@ def recipe_of(revision: Revision | None) -> Recipe | None:
     """A revision without its row."""
     if revision is None:
         return None
-    return Recipe(str(revision), tuple(revision.argv), revision.command_line, revision.port, revision.workdir)
+    return Recipe(
+        str(revision), tuple(revision.argv), revision.command_line, revision.port, revision.workdir, revision.env
+    )
 
 
 def cards_of(ctx: StepContext) -> tuple[Card, ...]:
@@ -81,8 +83,16 @@ def known_launch(launch: Launch | None) -> KnownLaunch | None:
     """What was recorded of a launch."""
     if launch is None:
         return None
-    argv = tuple(launch.requested.get("argv", ()))
-    return KnownLaunch(str(launch.pk), launch.boot_id, launch.pid, launch.start_time, argv)
+    sent = launch.requested
+    return KnownLaunch(
+        str(launch.pk),
+        launch.boot_id,
+        launch.pid,
+        launch.start_time,
+        tuple(sent.get("argv", ())),
+        sent.get("env", {}),
+        sent.get("workdir", ""),
+    )
 
 
 def look_at_node(ctx: StepContext) -> HostFacts | None:

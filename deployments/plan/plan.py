@@ -8,14 +8,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
 from deployments.decisions.verify import CardSeen, HolderSeen
 from deployments.engines.base import Engine
-from deployments.flags import compare
-from deployments.plan.cards import Card, cards_seen, holders, memory_of
+from deployments.flags import NOT_KNOWN, compare, flags_of, settings_of
+from deployments.plan.cards import CARDS_VARIABLE, Card, cards_named, cards_seen, holders, memory_of
 from deployments.plan.serving import KnownLaunch, Serving, find_serving, port_owners
 from hosts.probe.facts import HostFacts
 from hosts.probe.frames import Unknown
@@ -34,6 +34,12 @@ class Recipe:
     command: str
     port: int
     workdir: str = ""
+    env: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """What the recipe is made of, to be compared."""
+        return settings_of(self.argv, self.env, self.workdir)
 
 
 @dataclass(frozen=True)
@@ -106,22 +112,17 @@ def make_plan(asked: PlanInput) -> Plan:
         co_tenants=asked.co_tenants,
     )
     warnings = [*_blocking(asked, serving, cards), *_heeded(asked, others)]
-    binding = {
-        "kind": asked.kind,
-        "command": asked.new.command if asked.new else None,
-        "cards": [card.uuid for card in asked.cards],
-        "boot": facts.host.boot_id,
-        "serves": sorted(_bound(serving, facts)),
-        "strangers": sorted([h.pid, h.start_time] for h in others) if not isinstance(others, Unknown) else "unknown",
-        "blocked": sorted(warning["text"] for warning in warnings if warning["blocks"]),
-    }
-    running = _running_argv(asked, serving)
+    binding = _binding(asked, serving, others, warnings)
     data = {
         "version": VERSION,
         "sections": [_place(asked, facts), _cards(cards, asked), _disk(asked)],
         "stops": [_described(process.pid, facts, serving) for process in serving.processes] if _stops(asked) else [],
         "untouched": [_stranger(holder) for holder in others] if not isinstance(others, Unknown) else [],
-        "flags": compare(running, asked.new.argv if asked.new else None, asked.proven.argv if asked.proven else None),
+        "flags": compare(
+            _running_settings(asked, serving),
+            asked.new.settings if asked.new else None,
+            asked.proven.settings if asked.proven else None,
+        ),
         "launch": {"command": asked.new.command, "revision": asked.new.name} if asked.new else None,
         "warnings": warnings,
         "blocked": any(warning["blocks"] for warning in warnings),
@@ -130,6 +131,21 @@ def make_plan(asked: PlanInput) -> Plan:
         "binding": binding,
     }
     return Plan(data, hash_of(binding), serving, cards)
+
+
+def _binding(
+    asked: PlanInput, serving: Serving, others: Sequence[HolderSeen] | Unknown, warnings: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """The facts that an approval rests on."""
+    return {
+        "kind": asked.kind,
+        "command": asked.new.command if asked.new else None,
+        "cards": [card.uuid for card in asked.cards],
+        "boot": "" if isinstance(asked.facts.host, Unknown) else asked.facts.host.boot_id,
+        "serves": sorted(_bound(serving, asked.facts)),
+        "strangers": sorted([h.pid, h.start_time] for h in others) if not isinstance(others, Unknown) else "unknown",
+        "blocked": sorted(warning["text"] for warning in warnings if warning["blocks"]),
+    }
 
 
 def _nobody(command: str) -> bool:
@@ -166,14 +182,19 @@ def _bound(serving: Serving, facts: HostFacts) -> list[list[int]]:
     return [[p.pid, p.start_time] for p in serving.processes if p.pid == root or p.pid in holding]
 
 
-def _running_argv(asked: PlanInput, serving: Serving) -> tuple[str, ...] | None:
-    """The command that serves: as we sent it, if we did (a wrapper may have become another program since)."""
+def _running_settings(asked: PlanInput, serving: Serving) -> dict[str, str] | None:
+    """What serves is made of: as we sent it, if we did (a wrapper may have become another program since)."""
     if serving.root is None:
         return None
-    if asked.launch is not None and asked.launch.pid == serving.root.pid and asked.launch.argv:
-        return asked.launch.argv
+    sent = asked.launch
+    if sent is not None and sent.pid == serving.root.pid and sent.argv:
+        return settings_of(sent.argv, sent.env, sent.workdir)
     detail = asked.facts.details.get(serving.root.pid)
-    return detail.argv if detail is not None and detail.argv else None
+    if detail is None or not detail.argv:
+        return None
+    flags = flags_of(detail.argv)
+    unseen = asked.new.settings.keys() - flags_of(asked.new.argv).keys() if asked.new else set()
+    return {**flags, **dict.fromkeys(sorted(unseen), NOT_KNOWN)}
 
 
 # --- What stands in the way -----------------------------------------------------------------------------------------
@@ -204,7 +225,7 @@ def _blocking(asked: PlanInput, serving: Serving, cards: Sequence[CardSeen]) -> 
             )
         )
     if asked.new is not None:
-        found += _missing(asked, asked.new)
+        found += _missing(asked, asked.new) + _other_cards(asked, asked.new)
     if asked.kind == "start" and serving.processes:
         found.append(
             _warning(
@@ -215,6 +236,25 @@ def _blocking(asked: PlanInput, serving: Serving, cards: Sequence[CardSeen]) -> 
             )
         )
     return found
+
+
+def _other_cards(asked: PlanInput, new: Recipe) -> list[dict[str, Any]]:
+    """The server must not land on cards that the job has not looked at."""
+    if CARDS_VARIABLE not in new.env:
+        return []
+    named = cards_named(asked.facts, new.env[CARDS_VARIABLE])
+    if named is None or not named <= {card.uuid for card in asked.cards}:
+        return [
+            _warning(
+                f"{new.name} sets {CARDS_VARIABLE}={new.env[CARDS_VARIABLE]}, which "
+                + ("cannot be read." if named is None else "names cards that are not this deployment's."),
+                "The job would free and measure other cards than the server then uses.",
+                "Take the variable out of the revision (the panel sets it from the cards that are ticked), or tick "
+                "those cards.",
+                blocks=True,
+            )
+        ]
+    return []
 
 
 def _missing(asked: PlanInput, new: Recipe) -> list[dict[str, Any]]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 
 from hosts.probe.facts import HostFacts
 from hosts.probe.frames import Unknown
@@ -19,6 +19,8 @@ class KnownLaunch:
     pid: int | None
     start_time: int | None
     argv: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    workdir: str = ""
 
 
 @dataclass(frozen=True)

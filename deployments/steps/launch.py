@@ -11,6 +11,7 @@ from django.utils import timezone
 from deployments.decisions.verify import limit_for
 from deployments.lifecycle import LIVE_LAUNCH, CheckStatus, LaunchState, StepState
 from deployments.models import JobStep, Launch
+from deployments.plan.cards import CARDS_VARIABLE
 from deployments.remote import run as remote
 from deployments.remote.locks import lock_values, locked_by, take_cards
 from deployments.remote.script import Said, Script, wrapper
@@ -76,7 +77,12 @@ def _intend(ctx: StepContext) -> Launch:
         revision=ctx.revision,
         job=ctx.job,
         host=ctx.host,
-        requested={"argv": ctx.revision.argv, "env": ctx.revision.env, "port": ctx.revision.port},
+        requested={
+            "argv": ctx.revision.argv,
+            "env": ctx.revision.env,
+            "workdir": ctx.revision.workdir,
+            "port": ctx.revision.port,
+        },
         memory_before=_verified(ctx).data.get("memory", {}),
     )
     with ctx.writing():
@@ -149,9 +155,9 @@ def _script(ctx: StepContext, row: Launch, *, mode: str, lock: bool) -> Script:
 def _card_env(ctx: StepContext, row: Launch) -> dict[str, str]:
     """The engine sees exactly the deployment's cards, unless the revision says otherwise."""
     assert row.revision is not None
-    if "CUDA_VISIBLE_DEVICES" in row.revision.env or not ctx.placement.gpu_uuids:
+    if CARDS_VARIABLE in row.revision.env or not ctx.placement.gpu_uuids:
         return {}
-    return {"CUDA_VISIBLE_DEVICES": ",".join(gpu.uuid for gpu in ctx.placement.gpus)}
+    return {CARDS_VARIABLE: ",".join(gpu.uuid for gpu in ctx.placement.gpus)}
 
 
 def _outcome(said: list[Said]) -> str:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from deployments.flags import compare, flags_of
+from deployments.flags import compare, flags_of, settings_of
 
 
 @pytest.mark.parametrize(
@@ -23,9 +23,9 @@ def test_flags_of(command: str, flags: dict[str, str]) -> None:
 
 def test_only_what_differs_is_shown() -> None:
     rows = compare(
-        ["x", "--tp", "2", "--steps", "1", "--old"],
-        ["x", "--tp", "2", "--steps", "3"],
-        ["x", "--tp", "2", "--steps", "3", "--ctx", "9"],
+        flags_of(["x", "--tp", "2", "--steps", "1", "--old"]),
+        flags_of(["x", "--tp", "2", "--steps", "3"]),
+        flags_of(["x", "--tp", "2", "--steps", "3", "--ctx", "9"]),
     )
     assert rows == [
         {"flag": "--steps", "running": "1", "new": "3", "proven": "3"},
@@ -35,10 +35,19 @@ def test_only_what_differs_is_shown() -> None:
 
 
 def test_a_side_that_is_not_there_does_not_make_a_difference() -> None:
-    assert compare(None, ["x", "--tp", "2"], None) == []
+    assert compare(None, flags_of(["x", "--tp", "2"]), None) == []
     assert compare(None, None, None) == []
-    assert compare(["x", "--tp", "2"], None, ["x", "--tp=2"]) == []
+    assert compare(flags_of(["x", "--tp", "2"]), None, flags_of(["x", "--tp=2"])) == []
 
 
 def test_the_same_flag_written_otherwise_is_the_same() -> None:
-    assert compare(["x", "--tp", "2"], ["x", "--tp=2"], None) == []
+    assert compare(flags_of(["x", "--tp", "2"]), flags_of(["x", "--tp=2"]), None) == []
+
+
+def test_variables_and_the_directory_count_too() -> None:
+    left = settings_of(["x"], {"A": "1", "B": "2"}, "")
+    right = settings_of(["x"], {"A": "1"}, "/srv")
+    assert compare(left, right, None) == [
+        {"flag": "B=", "running": "2", "new": None, "proven": None},
+        {"flag": "directory", "running": None, "new": "/srv", "proven": None},
+    ]

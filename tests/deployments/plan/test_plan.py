@@ -56,7 +56,10 @@ def test_a_clean_restart() -> None:
     assert (worker["user"], worker["gpus"], worker["memory_mib"]) == ("root", [0], 39_000)
     assert worker["since"] == "2026-01-02T01:40:55+00:00", "started 10 s after the boot, 4990 s ago"
     assert data["untouched"] == []
-    assert data["flags"] == [{"flag": "--context-length", "running": None, "new": "131072", "proven": None}]
+    assert data["flags"] == [
+        {"flag": "directory", "running": "not known", "new": "/srv", "proven": None},
+        {"flag": "--context-length", "running": None, "new": "131072", "proven": None},
+    ]
     assert data["launch"] == {"command": "the new command", "revision": "qwen r2"}
     assert data["way_back"] == {
         "possible": True,
@@ -220,3 +223,26 @@ def test_the_paths_that_a_plan_asks_about() -> None:
     assert paths_needed(ENGINES["sglang"], None) == ["."]
     hub = Recipe("r", ("python", "--model-path", "Qwen/Qwen3-8B"), "c", 1)
     assert paths_needed(ENGINES["sglang"], hub) == ["."]
+
+
+@pytest.mark.parametrize(
+    ("value", "blocked"),
+    [("0", False), ("0,1", False), (CARDS[1], False), ("", False), ("1,2", True), ("2", True), ("GPU-", False)],
+)
+def test_a_recipe_may_not_use_cards_that_nobody_looked_at(value: str, blocked: bool) -> None:
+    machine = serving_machine()
+    machine.cards["GPU-of-somebody-else"] = 4
+    made = plan(machine, new=replace(NEW, env={"CUDA_VISIBLE_DEVICES": value}))
+    assert made.data["blocked"] is blocked
+    assert all("names cards that are not this deployment's" in text for text in blocking(made))
+
+
+def test_a_changed_variable_is_shown() -> None:
+    sent = replace(LAUNCH, argv=ARGV, env={"NCCL_DEBUG": "INFO"})
+    rows = plan(serving_machine(), launch=sent, new=replace(NEW, argv=ARGV, workdir="")).data["flags"]
+    assert rows == [{"flag": "NCCL_DEBUG=", "running": "INFO", "new": None, "proven": None}]
+
+
+def test_the_variables_of_a_server_that_we_did_not_start_are_not_known() -> None:
+    rows = plan(serving_machine(), new=replace(NEW, argv=ARGV, workdir="", env={"A": "1"})).data["flags"]
+    assert rows == [{"flag": "A=", "running": "not known", "new": "1", "proven": None}]
