@@ -55,6 +55,11 @@ COMMON_SIGNATURES = (
         "Remove or rename the flag: it may have changed with the engine's version.",
     ),
     signature(
+        r"(?:python[\d.]*: No module named|Error while finding module specification for) '?(?P<what>[\w.]+)",
+        "This Python does not have the engine: {what}",
+        "Start the command with the full path of the Python in which the engine is installed.",
+    ),
+    signature(
         r"error: ambiguous option: (?P<what>.+)",
         "A shortened flag could mean several: {what}",
         "Write the flag in full.",

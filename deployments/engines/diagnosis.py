@@ -43,7 +43,7 @@ def diagnose(log: str, *, engine: Engine, cards_were_clean: bool | None) -> Diag
             )
     last = next((line.strip() for line in reversed(lines) if line.strip()), "")
     return Diagnosis(
-        "The server ended before it was ready, and its log names no cause that Relaunch knows.",
+        "Its log names no cause that Relaunch knows.",
         "Read the end of the log.",
         last[:500],
         None,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypedDict, Unpack
+
 from django.contrib.auth.models import User
 from django.db import transaction
 
@@ -14,19 +16,25 @@ from deployments.engines.registry import ENGINES
 from deployments.models import Profile, Revision
 
 
+class LaunchFields(TypedDict):
+    """How a server is started: what a revision holds."""
+
+    argv: list[str]
+    env: dict[str, str]
+    workdir: str
+    port: int
+    ready_pattern: str
+    notes: str
+
+
 def create_profile(
     *,
     name: str,
     engine: str,
     description: str,
-    argv: list[str],
-    env: dict[str, str],
-    workdir: str,
-    port: int,
-    ready_pattern: str,
-    notes: str,
     actor: User,
     address: str,
+    **launch: Unpack[LaunchFields],
 ) -> Profile:
     """Make a profile with its first revision."""
     require(actor, Action.EDIT_PROFILE)
@@ -37,48 +45,28 @@ def create_profile(
     with transaction.atomic():
         profile = Profile.objects.create(name=name, engine=engine, description=description, created_by=actor)
         audit.record("add profile", actor=actor, target=profile, detail={"engine": engine}, address=address)
-        add_revision(
-            profile,
-            argv=argv,
-            env=env,
-            workdir=workdir,
-            port=port,
-            ready_pattern=ready_pattern,
-            notes=notes,
-            actor=actor,
-            address=address,
-        )
+        add_revision(profile, actor=actor, address=address, **launch)
     return profile
 
 
 def add_revision(
     profile: Profile,
     *,
-    argv: list[str],
-    env: dict[str, str],
-    workdir: str,
-    port: int,
-    ready_pattern: str,
-    notes: str,
     actor: User,
     address: str,
+    **launch: Unpack[LaunchFields],
 ) -> Revision:
     """Make the next revision of a profile. Raises Refused for a command that cannot be right."""
     require(actor, Action.EDIT_PROFILE)
-    _check_launch(ENGINES[profile.engine], argv=argv, env=env, workdir=workdir, port=port, ready_pattern=ready_pattern)
+    _check_launch(ENGINES[profile.engine], launch)
     with transaction.atomic():
         Profile.objects.filter(pk=profile.pk).update(engine=profile.engine)  # holds the row: numbers have no gap
         newest = profile.revisions.order_by("-number").first()
         revision = Revision.objects.create(
             profile=profile,
             number=newest.number + 1 if newest else 1,
-            argv=argv,
-            env=env,
-            workdir=workdir,
-            port=port,
-            ready_pattern=ready_pattern,
-            notes=notes,
             created_by=actor,
+            **launch,
         )
         audit.record(
             "add revision",
@@ -90,13 +78,12 @@ def add_revision(
     return revision
 
 
-def _check_launch(
-    engine: Engine, *, argv: list[str], env: dict[str, str], workdir: str, port: int, ready_pattern: str
-) -> None:
+def _check_launch(engine: Engine, launch: LaunchFields) -> None:
     """Refuse what cannot be a launch of ``engine``."""
+    argv, workdir, port = launch["argv"], launch["workdir"], launch["port"]
     try:
         commandline.check_argv(argv)
-        commandline.check_env(env)
+        commandline.check_env(launch["env"])
     except ValueError as error:
         raise Refused(str(error)) from error
     if workdir and (not workdir.startswith("/") or not workdir.isprintable()):
@@ -110,7 +97,7 @@ def _check_launch(
         raise Refused(
             f"The command says port {engine.port(argv)}, the profile says {port}.", hint="Make both the same."
         )
-    if not engine.ready and not ready_pattern:
+    if not engine.ready and not launch["ready_pattern"]:
         raise Refused(
             "How to tell that this server is ready is not known.",
             hint="Give a text that its log shows when it is ready to answer.",

@@ -216,11 +216,13 @@ class Stream(Protocol):
     @property
     def exit_status(self) -> int | None: ...
 
-    def __enter__(self) -> Self: ...
+    def __enter__(self) -> Self:
+        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    ) -> None:
+        self.close()
 
 
 class ByteTunnel(Protocol):

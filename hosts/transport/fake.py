@@ -12,7 +12,6 @@ that returns either. A command that no rule knows is an AssertionError: a test s
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Self
 
 from hosts.transport.base import (
@@ -133,7 +132,7 @@ def _begins_with(words: Sequence[object]) -> Predicate:
     return lambda call: call.argv[: len(start)] == start
 
 
-class _FakeStream:
+class _FakeStream(Stream):
     def __init__(self, reply: Reply, *, takes_input: bool) -> None:
         chunks = reply.chunks if reply.chunks is not None else (reply.stdout + reply.stderr,)
         self._chunks = [chunk for chunk in chunks if chunk != b""]
@@ -161,11 +160,3 @@ class _FakeStream:
     @property
     def exit_status(self) -> int | None:
         return self._status
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

@@ -7,8 +7,6 @@ The caller waits here, with a deadline and a tick, so that nothing below can hol
 import threading
 import time
 from collections.abc import Callable
-from types import TracebackType
-from typing import Self
 
 from hosts.transport.base import (
     CommandTimeout,
@@ -16,6 +14,7 @@ from hosts.transport.base import (
     LinkLost,
     OutputTooLarge,
     Result,
+    Stream,
     TransportError,
 )
 from hosts.transport.deadline import Deadline
@@ -191,7 +190,7 @@ class Flow:
         self.wake()
 
 
-class FlowStream:
+class FlowStream(Stream):
     """The Stream that every pumped transport hands out."""
 
     def __init__(self, flow: Flow) -> None:
@@ -209,11 +208,3 @@ class FlowStream:
     @property
     def exit_status(self) -> int | None:
         return self._flow.exit_status
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

@@ -7,8 +7,6 @@ its exit status is whatever errno happened to be.
 
 import re
 from collections.abc import Callable, Sequence
-from types import TracebackType
-from typing import Self
 
 from hosts.transport.base import (
     ByteTunnel,
@@ -120,7 +118,7 @@ class PctTransport:
         self._node.close()
 
 
-class _PctStream:
+class _PctStream(Stream):
     """Looks at the first words of a stream that ends at once: they may be pct's, not the command's."""
 
     def __init__(self, inner: Stream, *, vmid: int) -> None:
@@ -147,11 +145,3 @@ class _PctStream:
     @property
     def exit_status(self) -> int | None:
         return self._inner.exit_status
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

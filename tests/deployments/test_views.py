@@ -1,4 +1,4 @@
-"""The pages of profiles, deployments and jobs: who may do what, what a refusal keeps, and what is never shown."""
+"""The pages of deployments and jobs: who may do what, what a refusal keeps, and what is never shown."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.utils import timezone
 
-from deployments.models import Deployment, Gate, Job, Profile
+from deployments.models import Deployment, Gate, Job
 from tests.factories import (
     make_choice,
     make_deployment,
@@ -28,72 +28,7 @@ from tests.factories import (
 pytestmark = pytest.mark.django_db
 ClientOf = Callable[[User], Client]
 
-PROFILE = {
-    "name": "qwen",
-    "engine": "sglang",
-    "command": "CUDA_VISIBLE_DEVICES=0 nohup python -m sglang.launch_server --model-path /m --port 31000 > x 2>&1 &",
-    "env": "OMP_NUM_THREADS=8",
-}
-
-
-# --- Profiles -------------------------------------------------------------------------------------------------------
-
-
-def test_a_pasted_command_line_becomes_revision_1(client_of: ClientOf, administrator: User) -> None:
-    answer = client_of(administrator).post("/profiles/new/", PROFILE)
-    profile = Profile.objects.get()
-    revision = profile.newest
-    assert answer["Location"] == f"/profiles/{profile.pk}/"
-    assert revision.argv == ["python", "-m", "sglang.launch_server", "--model-path", "/m", "--port", "31000"]
-    assert revision.env == {"CUDA_VISIBLE_DEVICES": "0", "OMP_NUM_THREADS": "8"}
-    assert (revision.number, revision.port, revision.created_by) == (1, 31000, administrator)
-
-
-@pytest.mark.parametrize(
-    ("field", "text", "sentence"),
-    [
-        ("command", "python a.py | tee log", "needs a shell"),
-        ("command", "python a.py --api-key abc", "would show the secret"),
-        ("command", "python a.py --api-k abc", "would show the secret"),
-        ("command", "python a.py --x sk-abcdefghijklmnop", "would show the secret"),
-        ("env", "not a variable", "is not NAME=value"),
-        ("port", "99999", "65535"),
-        ("notes", "x" * 5001, "at most 5000 characters"),
-        ("workdir", "/" * 501, "at most 500 characters"),
-        ("name", "qwen\u202e3", "do not show"),
-    ],
-)
-def test_what_cannot_be_right_is_refused_and_kept(
-    client_of: ClientOf, administrator: User, field: str, text: str, sentence: str
-) -> None:
-    answer = client_of(administrator).post("/profiles/new/", PROFILE | {field: text})
-    page = answer.content.decode()
-    assert answer.status_code == 422 and not Profile.objects.exists()
-    assert sentence in page and text in page
-
-
-def test_a_service_refusal_keeps_the_form_too(client_of: ClientOf, administrator: User) -> None:
-    answer = client_of(administrator).post("/profiles/new/", PROFILE | {"port": "32000"})
-    page = answer.content.decode()
-    assert answer.status_code == 409
-    assert "The command says port 31000, the profile says 32000." in page and "OMP_NUM_THREADS=8" in page
-
-
-@pytest.mark.parametrize(
-    ("field", "text", "sentence"),
-    [
-        ("workdir", "models", "is not a full path"),
-        ("command", "python a.py --port x", "says port &#x27;x&#x27;"),
-        ("env", "hf_token=x", "capital letters"),
-        ("env", "NOTE=hf_abcdefghijklmnop", "looks like a secret"),
-        ("env", "RELAUNCH_LAUNCH=x", "panel&#x27;s own"),
-    ],
-)
-def test_what_the_engine_cannot_take_is_refused(
-    client_of: ClientOf, administrator: User, field: str, text: str, sentence: str
-) -> None:
-    answer = client_of(administrator).post("/profiles/new/", PROFILE | {field: text})
-    assert answer.status_code == 409 and sentence in answer.content.decode()
+# --- All pages ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("number", ["²", "٣", "9" * 30, "-1", "x", ""])
@@ -113,25 +48,6 @@ def test_a_page_is_not_kept_by_the_browser(client_of: ClientOf, viewer: User) ->
 
 def test_another_machine_name_is_refused_in_words(client_of: ClientOf, viewer: User) -> None:
     assert client_of(viewer).get("/jobs/", headers={"host": "evil.example"}).status_code == 400
-
-
-def test_a_change_makes_a_new_revision(client_of: ClientOf, administrator: User, operator: User) -> None:
-    profile = make_profile()
-    path = f"/profiles/{profile.pk}/revise/?from=1"
-    assert client_of(operator).get(path).status_code == 403
-    client = client_of(administrator)
-    assert "--mem-fraction-static 0.88" in client.get(path).content.decode()
-    client.post(path, {"command": "python -m sglang.launch_server --port 30000 --tp 8", "notes": "eight cards"})
-    assert [revision.number for revision in profile.revisions.all()] == [2, 1]
-    assert profile.newest.notes == "eight cards"
-
-
-def test_two_revisions_compare_flag_by_flag(client_of: ClientOf, viewer: User) -> None:
-    profile = make_profile()
-    left = profile.newest
-    right = make_revision(profile, argv=[*left.argv, "--disable-radix-cache"])
-    page = client_of(viewer).get(f"/profiles/{profile.pk}/compare/?left={left.pk}&right={right.pk}").content.decode()
-    assert "1 difference, marked." in page and "--disable-radix-cache" in page
 
 
 # --- Deployments ----------------------------------------------------------------------------------------------------

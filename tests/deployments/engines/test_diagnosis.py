@@ -27,6 +27,12 @@ SIGQUIT = "[2026-01-01 00:00:00] Received sigquit from a child process. It usual
         ("sglang", "Scheduler hit an exception: KeyError: 'x'", "KeyError: 'x'"),
         ("sglang", "launch_server.py: error: unrecognized arguments: --mamba-x 3", "--mamba-x 3"),
         ("sglang", "launch_server.py: error: argument --tp-size: invalid int value: 'two'", "invalid int value"),
+        ("sglang", "/usr/bin/python3: No module named sglang", "does not have the engine: sglang"),
+        (
+            "sglang",
+            "/usr/bin/python3.11: Error while finding module specification for 'sglang.launch_server' (x)",
+            "does not have the engine: sglang.launch_server",
+        ),
         ("sglang", "error: ambiguous option: --mem could match", "could match"),
         ("sglang", "[Errno 98] error while attempting to bind: address already in use", "port is already taken"),
         ("sglang", "OSError: [Errno 28] No space left on device", "disk is full"),
@@ -70,6 +76,7 @@ def test_giving_up_alone_is_said_as_such() -> None:
     "harmless",
     [
         "Ignored error: libmlx5.so: cannot open shared object file: No such file or directory",
+        "WARNING: No module named 'flash_attn', going on without it",
         "WARNING: /etc/numa.conf: Permission denied, using defaults",
     ],
 )
