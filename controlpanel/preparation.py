@@ -6,6 +6,8 @@ import errno
 import fcntl
 import hashlib
 import socket
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from django.apps import apps
@@ -15,6 +17,8 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 from django.db.migrations.recorder import MigrationRecorder
 from whitenoise.storage import MissingFileError
+
+from controlpanel import signin
 
 _BACKLOG = 512
 
@@ -90,3 +94,30 @@ def _bind_trouble(problem: OSError, *, host: str, port: int) -> str:
     if problem.errno == errno.EACCES:
         return f"This user may not listen on port {port}; choose one above 1023: manage.py panel --port 8000"
     return f"Cannot listen on {host} port {port}: {problem.strerror}."
+
+
+def prepare(
+    listener: socket.socket, *, public_url: str | None = None, always_link: bool = False, say: Callable[[str], object]
+) -> list[str]:
+    """Do what must be done before the processes start; returns the command that starts and keeps them.
+
+    Prints a sign-in link when nobody can sign in yet, or `always_link`.
+    """
+    if collect_static():
+        say("panel: static files collected")
+    url = public_url or _url_of(listener)
+    if always_link or not signin.somebody_can_sign_in():
+        say(
+            f"panel: create the first administrator or sign in here, once, within 24 hours:\n"
+            f"       {url}{signin.make_link().path}"
+        )
+    argv = [sys.executable, "-m", "controlpanel.supervisor", "--fd", str(listener.fileno()), "--url", url]
+    if settings.EMBEDDED_VALKEY:
+        argv += ["--valkey-socket", str(settings.VALKEY_SOCKET), "--valkey-data", str(settings.DATA_DIR / "valkey")]
+    return argv
+
+
+def _url_of(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    shown = {"0.0.0.0": "localhost", "::": "localhost"}.get(host, f"[{host}]" if ":" in host else host)
+    return f"http://{shown}:{port}"

@@ -7,6 +7,7 @@ apart from that of a panel for real hosts.
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -37,7 +38,7 @@ def run(directory: Path) -> int:
     with Fleet(directory, hosts=hosts, nodes=nodes) as fleet:
         print(f"demo: {len(fleet.machines)} simulated hosts are up in {fleet.seconds:.2f} s", file=sys.stderr)
         put_models(fleet, data)
-        prepare_panel(fleet)
+        prepare_panel(fleet, data)
         return _run_panel()
 
 
@@ -56,29 +57,39 @@ def put_models(fleet: Fleet, data: Path) -> None:
         (models / "tiny.gguf").write_bytes(gguf.read_bytes())
 
 
-def prepare_panel(fleet: Fleet) -> None:
+def prepare_panel(fleet: Fleet, data: Path) -> None:
     """The panel's tables, its key on every host, and, the first time, hosts and deployments to begin with."""
     os.environ["DJANGO_SETTINGS_MODULE"] = "controlpanel.settings"
     import django
 
     django.setup()
     from controlpanel import preparation
-    from hosts.keys import panel_key_path
-    from hosts.services import panel_public_key
-    from lab import demo_seed
+    from hosts.models import Host
+    from hosts.panel_key import public_line
 
     preparation.migrate()
-    panel_key_path(Path(os.environ["RELAUNCH_DATA_DIR"]))
+    if not public_line(data):
+        from hosts.keys import panel_key_path
+
+        panel_key_path(data)
     for machine in fleet.machines:
-        machine.authorize(panel_public_key())
-    demo_seed.seed(fleet)
+        machine.authorize(public_line(data))
+    if not Host.objects.exists():
+        from lab import demo_seed  # loads the SSH library, which a second start has no need of
+
+        demo_seed.seed(fleet)
 
 
 def _run_panel() -> int:
-    """The panel on the socket that was opened outside; Ctrl-C and SIGTERM reach it and end it."""
-    descriptor = int(os.environ["LAB_WEB_FD"])
-    command = [sys.executable, str(REPOSITORY / "manage.py"), "panel", "--no-migrate", "--fd", str(descriptor)]
-    panel = subprocess.Popen(command, pass_fds=(descriptor,), start_new_session=True)
+    """The panel on the socket that was opened outside; Ctrl-C and SIGTERM reach it and end it.
+
+    As `manage.py panel` does it, without loading Django a second time.
+    """
+    from controlpanel import preparation
+
+    listener = socket.socket(fileno=int(os.environ["LAB_WEB_FD"]))
+    argv = preparation.prepare(listener, say=lambda text: print(text, file=sys.stderr, flush=True))
+    panel = subprocess.Popen(argv, cwd=REPOSITORY, pass_fds=(listener.fileno(),), start_new_session=True)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: panel.terminate())
     return panel.wait()

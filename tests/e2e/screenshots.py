@@ -27,7 +27,7 @@ def main() -> int:
         hosts, nodes = demo_specs()
         with Fleet(Path(directory) / "fleet", hosts=hosts, nodes=nodes) as fleet:
             demo.put_models(fleet, Path(directory))
-            demo.prepare_panel(fleet)
+            demo.prepare_panel(fleet, Path(directory))
             panel = RunningPanel(Path(directory))
             panel.start()
             try:

@@ -10,7 +10,7 @@ from django.conf import settings
 from django.core.management import CommandError
 from django.core.management.base import BaseCommand
 
-from controlpanel import preparation, signin
+from controlpanel import preparation
 
 
 class Command(BaseCommand):
@@ -29,15 +29,14 @@ class Command(BaseCommand):
         listener = self._listener(options)
         if not options["no_migrate"] and preparation.migrate():
             self.stderr.write("panel: the tables are up to date")
-        if preparation.collect_static():
-            self.stderr.write("panel: static files collected")
-        url = options["public_url"] or _url_of(listener)
-        if options["link"] or not signin.somebody_can_sign_in():
-            self.stderr.write(
-                f"panel: create the first administrator or sign in here, once, within 24 hours:\n"
-                f"       {url}{signin.make_link().path}"
-            )
-        _become_supervisor(listener, url=url)
+        argv = preparation.prepare(
+            listener, public_url=options["public_url"], always_link=options["link"], say=self.stderr.write
+        )
+        # The small supervisor replaces this process, so that Django does not stay in memory a fourth time.
+        listener.set_inheritable(True)
+        os.chdir(settings.BASE_DIR)
+        sys.stderr.flush()
+        os.execv(argv[0], argv)
 
     def _listener(self, options: dict[str, Any]) -> socket.socket:
         if options["fd"] is None:
@@ -48,25 +47,3 @@ class Command(BaseCommand):
         except OSError as problem:
             raise CommandError(f"--fd {options['fd']} is not a listening socket ({problem.strerror}).") from problem
         return listener
-
-
-def _url_of(listener: socket.socket) -> str:
-    host, port = listener.getsockname()[:2]
-    shown = {"0.0.0.0": "localhost", "::": "localhost"}.get(host, f"[{host}]" if ":" in host else host)
-    return f"http://{shown}:{port}"
-
-
-def _become_supervisor(listener: socket.socket, *, url: str) -> None:
-    """Replace this process by the small supervisor, so that Django does not stay in memory a fourth time."""
-    listener.set_inheritable(True)
-    argv = [sys.executable, "-m", "controlpanel.supervisor", "--fd", str(listener.fileno()), "--url", url]
-    if settings.EMBEDDED_VALKEY:
-        argv += [
-            "--valkey-socket",
-            str(settings.VALKEY_SOCKET),
-            "--valkey-data",
-            str(settings.DATA_DIR / "valkey"),
-        ]
-    os.chdir(settings.BASE_DIR)
-    sys.stderr.flush()
-    os.execv(sys.executable, argv)
