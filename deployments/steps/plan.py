@@ -5,8 +5,10 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+from django.contrib.auth.models import User
 from django.utils import timezone
 
+from controlpanel.access import Action, may
 from controlpanel.masking import mask_values
 from deployments.lifecycle import JobKind
 from deployments.models import Gate
@@ -88,14 +90,25 @@ def _cost(ctx: StepContext, data: dict[str, Any]) -> str:
 
 
 def _is_approved(ctx: StepContext, made: Plan) -> bool:
-    """Was exactly this plan approved, by the newest answer, in time? It is used up by this job alone."""
+    """Was exactly this plan approved, by the newest answer? Until the first effect, in time and by an approver."""
     newest = ctx.job.gates.filter(kind="plan").exclude(answered_at=None).order_by("-id").first()
     if newest is None or newest.answer != "approve" or newest.plan_hash != made.hash:
         return False
-    if newest.used_at is not None:
-        return ctx.job.touched or _in_time(newest)
+    if newest.used_at is not None and ctx.job.touched:
+        return True
+    if not (_in_time(newest) and _may_still_approve(ctx, newest)):
+        return False
     with ctx.writing():
-        return _in_time(newest) and bool(Gate.objects.filter(pk=newest.pk, used_at=None).update(used_at=timezone.now()))
+        Gate.objects.filter(pk=newest.pk, used_at=None).update(used_at=timezone.now())
+    return True
+
+
+def _may_still_approve(ctx: StepContext, approval: Gate) -> bool:
+    """Is the approver still one? Somebody who was switched off meanwhile approves nothing that is yet to begin."""
+    if may(User.objects.filter(username=approval.answered_by_name).first(), Action.APPROVE):
+        return True
+    ctx.say(f"{approval.answered_by_name} may not approve any more: the approval does not count.")
+    return False
 
 
 def approve_anew_if_stale(ctx: StepContext) -> Plan:

@@ -109,6 +109,19 @@ def test_an_approval_that_was_used_but_touched_nothing_runs_out_too(serving: Sto
     assert serving.host.sent == ["probe"]
 
 
+@pytest.mark.parametrize("lost", ["role", "account"])
+def test_an_approval_of_somebody_who_may_not_approve_any_more_does_not_count(serving: Story, lost: str) -> None:
+    serving.request()
+    serving.approve()
+    approver = User.objects.get(username=Gate.objects.get().answered_by_name)
+    if lost == "role":
+        approver.groups.clear()
+    else:
+        User.objects.filter(pk=approver.pk).update(is_active=False)
+    assert serving.work().state == JobState.WAITING
+    assert serving.host.sent == ["probe"] and "may not approve any more" in serving.log()
+
+
 def test_an_approval_is_used_once(serving: Story) -> None:
     serving.request()
     serving.approve()
