@@ -78,6 +78,20 @@ def prepare_panel(fleet: Fleet, data: Path) -> None:
         from lab import demo_seed  # loads the SSH library, which a second start has no need of
 
         demo_seed.seed(fleet)
+    end_what_ran()
+
+
+def end_what_ran() -> None:
+    """The fleet ended with the last demo, and its servers with it: that was no crash."""
+    from django.utils import timezone
+
+    from deployments.lifecycle import LIVE_LAUNCH, LaunchState, ServiceState
+    from deployments.models import Deployment, Launch
+
+    now, why = timezone.now(), "the demo was stopped"
+    ran = Launch.objects.filter(state__in=LIVE_LAUNCH)
+    Deployment.objects.filter(launches__in=ran).update(state=ServiceState.STOPPED, state_since=now, state_detail=why)
+    ran.update(state=LaunchState.ENDED, ended_at=now, end_reason=why)
 
 
 def _run_panel() -> int:
