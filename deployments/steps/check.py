@@ -258,7 +258,6 @@ def _serves(ctx: StepContext, row: Launch, text: str, told: dict[str, Any], idle
             ready_at=now,
             completion=text,
             effective=told,
-            timings={"start_to_ready": took},
         )
         Deployment.objects.filter(pk=ctx.deployment.pk).update(
             state=ServiceState.SERVING, state_since=now, state_detail=""

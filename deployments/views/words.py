@@ -13,8 +13,8 @@ STEP_TITLES = {
     "drain": "let running requests finish",
     "stop": "end the server's processes",
     "verify": "cards and port measured free",
-    "launch": "start and wait until ready",
-    "check": "it really answers",
+    "launch": "start the server",
+    "check": "ready, and really answers",
     "benchmark": "tokens per second",
 }
 UNDONE = (StepState.PENDING, StepState.RUNNING)

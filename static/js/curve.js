@@ -6,6 +6,7 @@ import { size } from "./gpus.js";
 const COLORS = ["--rl-busy", "--rl-warn", "--rl-good", "--rl-magenta", "--rl-bad", "--rl-cyan", "--rl-off", "--rl-ink"];
 const DASHES = [[], [6, 3], [2, 2], [8, 3, 2, 3]];
 const HEIGHT = 220;
+const STEPS_MIB = Array.from({ length: 20 }, (_, power) => 2 ** power); // round in MiB and in GiB
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
 function cardsOf(text) {
@@ -43,16 +44,21 @@ function summary(card) {
   return `${last === null || last === undefined ? "not measured" : size(last)}, at most ${size(Math.max(0, ...card.used))}`;
 }
 
+// While a plan waits there is one reading: it gets a minute of room, or every tick would be the same moment.
+function aroundOne(_, from, to) {
+  return from === to ? [from - 30, to + 30] : [from, to];
+}
+
 function options(cards, width) {
   const axis = { stroke: css("--rl-soft"), grid: { stroke: css("--rl-line"), width: 1 }, ticks: { stroke: css("--rl-line") } };
   const top = Math.max(1024, ...cards.map((card) => card.total), ...cards.map((card) => Math.max(0, ...card.used)));
   return {
     width,
     height: HEIGHT,
-    scales: { y: { range: [0, top * 1.02] } },
+    scales: { x: { range: aroundOne }, y: { range: [0, top * 1.02] } },
     axes: [
       { ...axis, space: 80, values: (_, ticks) => ticks.map((tick) => parts(new Date(tick * 1000)).clock) },
-      { ...axis, size: 64, values: (_, ticks) => ticks.map((tick) => size(Math.round(tick))) },
+      { ...axis, size: 76, incrs: STEPS_MIB, values: (_, ticks) => ticks.map((tick) => size(Math.round(tick))) },
     ],
     series: [
       { label: "Time", value: (_, at) => (at === null || at === undefined ? "last" : parts(new Date(at * 1000)).clock) },
@@ -61,7 +67,7 @@ function options(cards, width) {
         stroke: css(COLORS[index % COLORS.length]),
         dash: DASHES[Math.floor(index / 2) % DASHES.length],
         width: 2,
-        points: { show: false },
+        points: { show: card.times.length === 1 },
         value: (_, used, __, at) => (at === null ? summary(card) : used === null || used === undefined ? "not measured" : size(used)),
       })),
     ],

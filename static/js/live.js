@@ -107,9 +107,15 @@ function connectNow() {
   connect();
 }
 
-follow();
-connect();
-setInterval(watch, 1_000);
-addEventListener("online", connectNow);
-document.addEventListener("visibilitychange", connectNow);
-new MutationObserver(follow).observe(document.body, { childList: true, subtree: true });
+function start() {
+  follow();
+  connect();
+  setInterval(watch, 1_000);
+  addEventListener("online", connectNow);
+  document.addEventListener("visibilitychange", connectNow);
+  new MutationObserver(follow).observe(document.body, { childList: true, subtree: true });
+}
+
+// Not before every module of the page listens: a stream that has ended says all it has once, and at once.
+if (document.readyState === "complete") start();
+else document.addEventListener("DOMContentLoaded", start, { once: true });

@@ -1,7 +1,7 @@
 """The main job in a real browser: from an empty panel to a restart found in the history."""
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from lab.fleet import Fleet
 from tests.e2e import steps
@@ -32,9 +32,23 @@ def restart_twice(page: Page, *, name: str, engine: str, command: str, host: str
     page.goto("/jobs/")
     page.locator(f"main a[href='{job}']").first.click()
     page.wait_for_url("**" + job)
+    check_page_of_an_ended_job(page, engine)
     text = page.request.get(job + "log.txt").text()
     assert READY_WORDS[engine] in text
     assert f"{name} serves with {name} r1." in text
+
+
+def check_page_of_an_ended_job(page: Page, engine: str) -> None:
+    """It has its curve and its log, also where the part that draws them comes later than the rest."""
+
+    def late(route: Route) -> None:
+        page.wait_for_timeout(1_000)
+        route.continue_()
+
+    page.route("**/js/job.*js", late, times=1)
+    page.reload()
+    expect(page.locator("[data-curve] canvas")).to_be_visible()
+    expect(page.locator("[data-log]")).to_contain_text(READY_WORDS[engine])
 
 
 def check_memory_curve(seen: list[dict[str, object]]) -> None:
