@@ -99,6 +99,7 @@ class Engine:
     ready: tuple[re.Pattern[str], ...] = ()
     completion: HttpRequest | None = None
     metrics_path: str = ""
+    metrics_flag: str = ""  # without which the engine has no such page
     running_metric: str = ""
     effective_path: str = ""
     signatures: tuple[Signature, ...] = ()

@@ -15,6 +15,7 @@ LLAMA_SERVER = Engine(
     ready=(re.compile(r"(?:server is )?listening on "),),
     completion=completion_request(),
     metrics_path="/metrics",
+    metrics_flag="--metrics",
     running_metric="llamacpp:requests_processing",
     effective_path="/props",
     signatures=(

@@ -17,6 +17,7 @@ SGLANG = Engine(
     ready=(re.compile(r"The server is fired up and ready to roll!"), re.compile(r"Uvicorn running on ")),
     completion=completion_request(),
     metrics_path="/metrics",
+    metrics_flag="--enable-metrics",
     running_metric="sglang:num_running_reqs",
     effective_path="/server_info",
     signatures=(

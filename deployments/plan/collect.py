@@ -11,22 +11,23 @@ from deployments.plan.cards import Card
 from deployments.plan.plan import Plan, PlanInput, Recipe, make_plan, paths_needed
 from deployments.plan.serving import KnownLaunch
 from hosts.probe.facts import HostFacts
+from hosts.probe.frames import Unknown
 from hosts.probe.probe import SERVING, probe
-from hosts.transport.base import TransportError
+from hosts.transport.base import Transport, TransportError
 
 if TYPE_CHECKING:
     from deployments.steps.base import StepContext
 
 PROBE_SECONDS = 45.0
+METRICS_SECONDS = 5.0
 EARLIER_LAUNCHES = 200
 NODE_SECTIONS = ("host", "gpus", "procs", "uids", "fds", "pids")
 
 
-def plan_for(ctx: StepContext, *, count_requests: bool = True, adopt: bool = True) -> Plan:
+def plan_for(ctx: StepContext, *, adopt: bool = True) -> Plan:
     """The plan of this job as the facts are now. Raises TransportError, or CannotPlan for what cannot be seen.
 
-    ``count_requests``: ask the server how many requests run, which no approval is bound to. ``adopt``: may an engine
-    that listens on the port count as this deployment's, though it was not launched by us?
+    ``adopt``: may an engine that listens on the port count as this deployment's, though it was not launched by us?
     """
     new = recipe_of(ctx.job.revision)
     launch = ctx.live_launch()
@@ -49,7 +50,6 @@ def plan_for(ctx: StepContext, *, count_requests: bool = True, adopt: bool = Tru
             facts=facts,
             node_facts=look_at_node(ctx),
             earlier=_earlier(ctx),
-            requests=running_requests(ctx) if count_requests else None,
             adopt=adopt,
         )
     )
@@ -121,14 +121,28 @@ def _look(ctx: StepContext, new: Recipe | None, launch: Launch | None) -> HostFa
         )
 
 
-def running_requests(ctx: StepContext) -> int | None:
-    """How many requests the server of our live launch says it works on; None when it does not say."""
-    if ctx.live_launch() is None or not ctx.engine.metrics_path:
-        return None
-    page = HttpRequest("GET", ctx.engine.metrics_path, timeout=3.0)
+def tell_requests(ctx: StepContext, made: Plan) -> None:
+    """Count the running requests for the page of a plan that stops something."""
+    if not made.data["stops"]:
+        return
     try:
         with ctx.link() as transport:
-            answer = http.ask(transport, ctx.deployment.port, page, tick=ctx.tick)
-    except (http.NoAnswer, TransportError):
-        return None
-    return ctx.engine.running_requests(answer.body.decode(errors="replace"))
+            made.tell_requests(running_requests(ctx, transport))
+    except TransportError as error:
+        made.tell_requests(Unknown(str(error)))
+
+
+def running_requests(ctx: StepContext, transport: Transport) -> int | Unknown:
+    """How many requests the server on the deployment's port says it works on. Raises TransportError."""
+    engine, page = ctx.engine, HttpRequest("GET", ctx.engine.metrics_path, timeout=METRICS_SECONDS)
+    if not engine.metrics_path:
+        return Unknown(f"{engine.label} does not tell how many requests run.")
+    try:
+        answer = http.ask(transport, ctx.deployment.port, page, tick=ctx.tick)
+    except http.NoAnswer as error:
+        return Unknown(str(error))
+    running = engine.running_requests(answer.body.decode(errors="replace")) if answer.status == 200 else None
+    if running is None:
+        needed = f" It tells them when it is started with {engine.metrics_flag}." if engine.metrics_flag else ""
+        return Unknown(f"{page.path} answered {answer.status} without the number of requests.{needed}")
+    return running

@@ -61,7 +61,6 @@ class PlanInput:
     facts: HostFacts
     node_facts: HostFacts | None = None
     earlier: tuple[str, ...] = ()
-    requests: int | None = None
     adopt: bool = True
     """May an engine on the port be this deployment's, though it was not launched by us?"""
 
@@ -74,6 +73,11 @@ class Plan:
     hash: str
     serving: Serving
     cards: tuple[CardSeen, ...]
+
+    def tell_requests(self, running: int | Unknown) -> None:
+        """Show how many requests the stop would cut off; no approval is bound to a number that never stands still."""
+        self.data["requests"] = None if isinstance(running, Unknown) else running
+        self.data["requests_unknown"] = running.reason if isinstance(running, Unknown) else ""
 
 
 class CannotPlan(Exception):
@@ -127,7 +131,8 @@ def make_plan(asked: PlanInput) -> Plan:
         "warnings": warnings,
         "blocked": any(warning["blocks"] for warning in warnings),
         "way_back": _way_back(asked, serving),
-        "requests": asked.requests,
+        "requests": None,
+        "requests_unknown": "",
         "binding": binding,
     }
     return Plan(data, hash_of(binding), serving, cards)

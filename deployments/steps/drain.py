@@ -7,13 +7,13 @@ from datetime import datetime, timedelta
 
 from django.utils import timezone
 
-from deployments import http
-from deployments.engines.base import HttpRequest
 from deployments.lifecycle import CheckStatus
+from deployments.plan.collect import running_requests
 from deployments.steps.base import StepContext
-from hosts.transport.base import Transport
+from hosts.probe.frames import Unknown
 
 LOOK_EVERY_SECONDS = 0.5
+TITLE = "Requests running"
 
 
 def drain(ctx: StepContext) -> None:
@@ -27,8 +27,9 @@ def drain(ctx: StepContext) -> None:
     until = _deadline(ctx)
     with ctx.link() as transport:
         while True:
-            running = _running(ctx, transport)
-            if running is None:
+            running = running_requests(ctx, transport)
+            if isinstance(running, Unknown):
+                ctx.check("requests", TITLE, CheckStatus.UNKNOWN, limit="0", detail=running.reason, source="metrics")
                 ctx.finish("How many requests run could not be measured; not waited.")
                 return
             _show(ctx, running)
@@ -51,23 +52,9 @@ def _deadline(ctx: StepContext) -> datetime:
     return until
 
 
-def _running(ctx: StepContext, transport: Transport) -> int | None:
-    request = HttpRequest("GET", ctx.engine.metrics_path, timeout=5.0)
-    try:
-        answer = http.ask(transport, ctx.deployment.port, request, tick=ctx.tick)
-    except http.NoAnswer as error:
-        ctx.check("requests", "Requests running", CheckStatus.UNKNOWN, limit="0", detail=str(error), source="metrics")
-        return None
-    running = ctx.engine.running_requests(answer.body.decode(errors="replace")) if answer.status == 200 else None
-    if running is None:
-        detail = f"{ctx.engine.metrics_path} answered {answer.status} without the number of requests."
-        ctx.check("requests", "Requests running", CheckStatus.UNKNOWN, limit="0", detail=detail, source="metrics")
-    return running
-
-
 def _show(ctx: StepContext, running: int) -> None:
     status = CheckStatus.OK if running == 0 else CheckStatus.NOT_OK
-    ctx.check("requests", "Requests running", status, value=str(running), limit="0", source="metrics")
+    ctx.check("requests", TITLE, status, value=str(running), limit="0", source="metrics")
 
 
 def _pause(ctx: StepContext) -> None:

@@ -12,7 +12,7 @@ from controlpanel.access import Action, may
 from controlpanel.masking import mask_values
 from deployments.lifecycle import JobKind
 from deployments.models import Gate
-from deployments.plan.collect import plan_for, running_requests
+from deployments.plan.collect import plan_for, tell_requests
 from deployments.plan.plan import CannotPlan, Plan, what_changed
 from deployments.steps.base import GateOpened, StepContext, StepFailed
 
@@ -42,13 +42,13 @@ def _in_time(approval: Gate) -> bool:
     return approval.expires_at is None or timezone.now() < approval.expires_at
 
 
-def make(ctx: StepContext, *, count_requests: bool = True, adopt: bool = True) -> Plan:
+def make(ctx: StepContext, *, adopt: bool = True) -> Plan:
     """Make the plan from the facts as they are now. Raises StepFailed when something needed cannot be seen.
 
     ``adopt``: may an engine that listens on the port count as this deployment's, though we did not launch it?
     """
     try:
-        made = plan_for(ctx, count_requests=count_requests, adopt=adopt)
+        made = plan_for(ctx, adopt=adopt)
     except CannotPlan as error:
         raise StepFailed(str(error), hint="Mend that on the host, then plan again.") from error
     ctx.readings({card.uuid: card.used_mib for card in made.cards})
@@ -57,6 +57,7 @@ def make(ctx: StepContext, *, count_requests: bool = True, adopt: bool = True) -
 
 def ask_for_approval(ctx: StepContext, made: Plan, *, title: str, changed: list[str] | None = None) -> GateOpened:
     """Keep the plan with the job and open its gate."""
+    tell_requests(ctx, made)
     launch = ctx.live_launch()
     return ctx.ask(
         "plan",
@@ -84,9 +85,14 @@ def _cost(ctx: StepContext, data: dict[str, Any]) -> str:
     """What approving costs, in a sentence."""
     if not data["stops"]:
         return "Nothing is stopped."
+    return f"Stops {len(data['stops'])} processes of {ctx.deployment}{_requests(data)}."
+
+
+def _requests(data: dict[str, Any]) -> str:
+    if data["requests_unknown"]:
+        return "; how many requests that cuts off is not known"
     running = data["requests"]
-    requests = "" if not running else f", {running} running requests with it"
-    return f"Stops {len(data['stops'])} processes of {ctx.deployment}{requests}."
+    return f", {running} running requests with it" if running else ""
 
 
 def _is_approved(ctx: StepContext, made: Plan) -> bool:
@@ -113,13 +119,12 @@ def _may_still_approve(ctx: StepContext, approval: Gate) -> bool:
 
 def approve_anew_if_stale(ctx: StepContext) -> Plan:
     """At the start of a step that acts: are the facts still those of the approval? Raises GateOpened when not."""
-    made = make(ctx, count_requests=False)
+    made = make(ctx)
     if _is_approved(ctx, made):
         return made
     if made.data["blocked"]:
         reasons = [warning for warning in made.data["warnings"] if warning["blocks"]]
         raise StepFailed(" ".join(warning["text"] for warning in reasons), hint=reasons[0]["todo"])
-    made.data["requests"] = running_requests(ctx)
     changed = what_changed((ctx.job.plan or {}).get("binding", {}), mask_values(made.data["binding"]))
     ctx.say(f"The plan is out of date: {'; '.join(changed)}.")
     raise ask_for_approval(ctx, made, title="The plan is out of date. Approve the new one?", changed=changed)

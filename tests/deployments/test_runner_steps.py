@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from deployments.lifecycle import JobKind, JobState
+from tests.deployments.machine import Proc
 from tests.deployments.support import Story
 
 pytestmark = pytest.mark.django_db
@@ -124,3 +125,28 @@ def test_what_cannot_be_measured_is_a_gate_and_never_free(serving: Story, sectio
     assert serving.work().state == JobState.WAITING
     assert "could not be measured" in serving.gate.title or "not free" in serving.gate.title
     assert "launch start" not in serving.host.sent
+
+
+# --- Running requests
+
+
+def test_requests_that_cannot_be_counted_are_said_before_the_approval(serving: Story) -> None:
+    serving.host.pages["/metrics"] = (404, b"")
+    serving.request()
+    serving.work()
+    assert serving.job.plan is not None
+    assert serving.job.plan["requests"] is None
+    assert "--enable-metrics" in serving.job.plan["requests_unknown"]
+    assert "not known" in serving.gate.choices[0]["detail"]
+
+
+def test_the_running_requests_are_counted_anew_for_a_plan_that_is_out_of_date(serving: Story) -> None:
+    serving.request()
+    serving.approve()
+    serving.host.pages["/metrics"] = (200, b"sglang:num_running_reqs 3.0\n")
+    serving.deployment.drain_seconds = 0
+    serving.deployment.save()
+    serving.host.machine.add(Proc(900, 90_000, command="python train.py", cards=(0,)))
+    serving.work()
+    assert serving.job.plan is not None and serving.job.plan["requests"] == 3
+    assert "3 running requests" in serving.gate.choices[0]["detail"]

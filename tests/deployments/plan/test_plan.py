@@ -10,6 +10,7 @@ from deployments.engines.registry import ENGINES
 from deployments.plan.cards import Card
 from deployments.plan.plan import CannotPlan, Plan, PlanInput, Recipe, hash_of, make_plan, paths_needed, what_changed
 from deployments.plan.serving import KnownLaunch
+from hosts.probe.frames import Unknown
 from tests.deployments.machine import BOOT, CARDS, OTHER_BOOT, SGLANG, Machine, Proc, idle_machine, serving_machine
 
 ARGV = tuple(SGLANG.split())
@@ -34,7 +35,6 @@ def asked(machine: Machine, **values: Any) -> PlanInput:
         "way_back": True,
         "facts": machine.facts(PATHS),
         "node_facts": None,
-        "requests": 3,
     }
     return PlanInput(**(usual | values))
 
@@ -65,8 +65,17 @@ def test_a_clean_restart() -> None:
         "possible": True,
         "text": "If it fails, qwen r1 is started again, with all checks.",
     }
-    assert data["requests"] == 3
     assert made.hash == hash_of(data["binding"])
+
+
+def test_how_many_requests_run_is_shown_but_not_bound_to() -> None:
+    made = plan(serving_machine())
+    before = made.hash
+    made.tell_requests(3)
+    assert (made.data["requests"], made.data["requests_unknown"]) == (3, "")
+    made.tell_requests(Unknown("It does not say."))
+    assert (made.data["requests"], made.data["requests_unknown"]) == (None, "It does not say.")
+    assert made.hash == before == hash_of(made.data["binding"])
 
 
 def test_a_stop_launches_nothing_and_a_start_stops_nothing() -> None:
@@ -164,7 +173,6 @@ def _proc(pid: int, **values: Any) -> Callable[[Machine], None]:
 
 
 DOES_NOT_MATTER: list[tuple[str, Callable[[Machine], None], dict[str, Any]]] = [
-    ("how many requests run", lambda machine: None, {"requests": 99}),
     ("a few MiB more", lambda machine: machine.cards.update({CARDS[0]: 40_123}), {}),
     ("a helper came", lambda machine: machine.add(Proc(110, 1100, parent=100)) and None, {}),
     ("a helper went", lambda machine: machine.procs.pop(103) and None, {}),
