@@ -16,6 +16,7 @@ from deployments.forms import JobForm
 from deployments.lifecycle import JobKind
 from deployments.models import Deployment, Revision
 from deployments.views import board
+from deployments.views.profiles import revision_numbered
 
 TEMPLATE = "deployments/job_form.html"
 
@@ -29,8 +30,7 @@ def ask(request: HttpRequest, pk: int, kind: JobKind) -> HttpResponse:
     options = _options(deployment, running=row.running, kind=kind)
     context: dict[str, Any] = {"deployment": deployment, "row": row, "kind": kind, "options": _described(options)}
     if request.method == "GET":
-        first = request.GET.get("which", "")
-        initial = {"request_key": uuid4(), "which": first if first in options else next(iter(options), "")}
+        initial = {"request_key": uuid4(), **_first_choice(request, deployment, options)}
         form = JobForm(options=options, profile=deployment.profile, initial=initial)
         return render(request, TEMPLATE, context | {"form": form})
     form = JobForm(request.POST, options=options, profile=deployment.profile)
@@ -56,13 +56,28 @@ def _options(deployment: Deployment, *, running: Revision | None, kind: JobKind)
         found["chosen"] = deployment.revision
     if deployment.proven_revision is not None and deployment.proven_revision not in found.values():
         found["proven"] = deployment.proven_revision
+    if deployment.profile.newest not in found.values():
+        found["newest"] = deployment.profile.newest
     return found
+
+
+def _first_choice(request: HttpRequest, deployment: Deployment, options: dict[str, Revision]) -> dict[str, Any]:
+    """What is chosen when the form opens: ``?which=`` an option, ``?revision=`` a number, else the likeliest."""
+    which, number = request.GET.get("which", ""), request.GET.get("revision")
+    if which in options:
+        return {"which": which}
+    wanted = revision_numbered(deployment.profile, number)
+    if wanted is None:
+        return {"which": next(iter(options), "")}
+    same = next((key for key, revision in options.items() if revision == wanted), "other")
+    return {"which": same, "other": wanted}
 
 
 WORDS = {
     "same": "The same flags again",
     "chosen": "The revision set for this deployment",
     "proven": "The proven revision",
+    "newest": "The newest revision",
 }
 
 

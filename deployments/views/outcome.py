@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.urls import reverse
+
 from deployments.flags import in_effect
 from deployments.lifecycle import JobState
 from deployments.models import Job, Launch, LogChunk
@@ -24,11 +26,21 @@ def outcome(job: Job) -> dict[str, Any]:
         "succeeded": job.state == JobState.SUCCEEDED,
         "diagnosis_link": _line_link(job) if failed else "",
         "proven": proven,
+        "plan_again": _plan_again(job),
+        "missed": not job.is_active and job.state != JobState.SUCCEEDED,
         "retry_proven": failed and proven is not None,
         "in_effect": _in_effect(launch),
         "memory": _memory(launch) if launch else [],
         "is_proven": bool(launch and proven and launch.revision_id == proven.pk),
     }
+
+
+def _plan_again(job: Job) -> str:
+    """The address of the form that asks for the same once more."""
+    if job.deployment_id is None:
+        return ""
+    number = f"?revision={job.revision.number}" if job.revision else ""
+    return reverse(f"deployments:plan_{job.kind}", args=[job.deployment_id]) + number
 
 
 def _in_effect(launch: Launch | None) -> dict[str, Any]:

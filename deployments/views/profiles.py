@@ -9,6 +9,7 @@ from django.contrib import messages
 from django.db.models import Count, Max
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods
 
 from controlpanel.access import Action, requires
@@ -57,11 +58,12 @@ def new(request: HttpRequest) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @requires(Action.EDIT_PROFILE)
 def revise(request: HttpRequest, pk: int) -> HttpResponse:
-    """The form of a new revision, filled from ``?from=`` or the newest one."""
+    """The form of a new revision, filled from ``?from=``; with ``?plan=`` a deployment is planned next."""
     profile = get_object_or_404(Profile, pk=pk)
-    base = _revision(profile, request.GET.get("from")) or profile.newest
+    base = revision_numbered(profile, request.GET.get("from")) or profile.newest
+    deployment = _to_plan(profile, request.GET.get("plan"))
     form = RevisionForm(request.POST or None, engine=profile.engine, initial=RevisionForm.from_revision(base))
-    context = {"form": form, "profile": profile, "base": base}
+    context = {"form": form, "profile": profile, "base": base, "deployment": deployment}
     if request.method == "GET":
         return render(request, "deployments/profile_form.html", context)
     if not form.is_valid():
@@ -71,7 +73,16 @@ def revise(request: HttpRequest, pk: int) -> HttpResponse:
     except services.Refused as refused:
         return render(request, "deployments/profile_form.html", context | {"refused": refused}, status=409)
     messages.success(request, f"{made} is saved. Nothing changes on a host before a deployment is restarted with it.")
+    if deployment is not None:
+        return redirect(f"{reverse('deployments:plan_restart', args=[deployment.pk])}?revision={made.number}")
     return redirect("deployments:profile", pk=pk)
+
+
+def _to_plan(profile: Profile, deployment_pk: str | None) -> Deployment | None:
+    """The deployment whose restart the revision is made for, if it is for one."""
+    return (
+        Deployment.objects.filter(pk=int(deployment_pk), profile=profile).first() if _is_number(deployment_pk) else None
+    )
 
 
 @require_GET
@@ -80,7 +91,7 @@ def profile(request: HttpRequest, pk: int) -> HttpResponse:
     """One profile: its newest command line, all revisions, and who uses it."""
     found = get_object_or_404(Profile, pk=pk)
     revisions = list(found.revisions.select_related("created_by", "profile"))
-    shown = _revision(found, request.GET.get("revision")) or revisions[0]
+    shown = revision_numbered(found, request.GET.get("revision")) or revisions[0]
     deployments = Deployment.objects.filter(profile=found).select_related("revision", "proven_revision")
     served = Launch.objects.filter(revision__profile=found, ready_at__isnull=False)
     context = {
@@ -131,7 +142,8 @@ def _is_number(text: str | None) -> TypeGuard[str]:
     return text is not None and text.isdecimal() and len(text) < 19
 
 
-def _revision(profile: Profile, number: str | None) -> Revision | None:
+def revision_numbered(profile: Profile, number: str | None) -> Revision | None:
+    """A profile's revision by the number in an address; None for one that is not there."""
     return profile.revisions.filter(number=int(number)).first() if _is_number(number) else None
 
 

@@ -268,6 +268,45 @@ def test_a_failure_names_its_cause_and_links_to_its_line(client_of: ClientOf, op
     assert "Restart with the proven revision (r2)" in page
 
 
+def test_a_failure_leads_to_the_next_try(
+    client_of: ClientOf, administrator: User, operator: User, viewer: User
+) -> None:
+    deployment = make_deployment()
+    job = make_job(deployment, at_step=5, failed=True, state="failed", ended_at=timezone.now())
+    again = f"/deployments/{deployment.pk}/restart/?revision=1"
+    edit = f"/profiles/{deployment.profile_id}/revise/?from=1&amp;plan={deployment.pk}"
+    seen = {
+        person: [link in client_of(person).get(f"/jobs/{job.pk}/").content.decode() for link in (again, edit)]
+        for person in (administrator, operator, viewer)
+    }
+    assert seen == {administrator: [True, True], operator: [True, False], viewer: [False, False]}
+
+
+def test_edited_flags_go_straight_to_the_plan_of_their_restart(client_of: ClientOf, administrator: User) -> None:
+    deployment = make_deployment()
+    client = client_of(administrator)
+    answer = client.post(
+        f"/profiles/{deployment.profile_id}/revise/?from=1&plan={deployment.pk}",
+        {"command": "python -m sglang.launch_server --port 30000 --tp 8"},
+    )
+    assert answer["Location"] == f"/deployments/{deployment.pk}/restart/?revision=2"
+    page = client.get(answer["Location"])
+    assert page.context["form"]["which"].value() == "newest" and "The newest revision" in page.content.decode()
+    client.post(f"/deployments/{deployment.pk}/restart/", _ask(which="newest"))
+    assert Job.objects.get().revision == deployment.profile.newest
+
+
+def test_an_old_revision_can_be_named_in_the_address(client_of: ClientOf, operator: User) -> None:
+    deployment = make_deployment()
+    old = make_revision(deployment.profile)
+    make_revision(deployment.profile)
+    form = client_of(operator).get(f"/deployments/{deployment.pk}/restart/?revision={old.number}").context["form"]
+    assert (form["which"].value(), form["other"].value()) == ("other", old.pk)
+    for odd in ("99", "x", ""):
+        path = f"/deployments/{deployment.pk}/restart/?revision={odd}"
+        assert client_of(operator).get(path).context["form"]["which"].value() == "chosen"
+
+
 def test_a_success_shows_what_the_engine_changed(client_of: ClientOf, viewer: User) -> None:
     deployment = make_deployment()
     job = make_job(deployment, at_step=6, state="succeeded", ended_at=timezone.now())
