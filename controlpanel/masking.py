@@ -7,12 +7,12 @@ would hide half of every log.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 MASK = "********"
 SHORTEST_KNOWN = 4
-LONGEST_LINE = 64 * 1024  # a line longer than this is let go in pieces
+LONGEST_LINE = 64 * 1024  # a line longer than this is let go in pieces, but never a piece of a secret
 LONGEST_KEY_BLOCK = 32 * 1024
 
 _SECRET_WORDS = ("key", "token", "secret", "password", "passwd", "passphrase", "credential", "credentials")
@@ -63,7 +63,8 @@ _HARMLESS_ENDINGS = frozenset(
 )
 _PLAIN_VALUES = frozenset({"none", "null", "true", "false", "unset", "empty", "...", MASK})
 
-_VALUE = r"\"[^\"\n]*\"|'[^'\n]*'|[^\s\"',;|)}\]]+"
+# The line may end, or be cut, before the quote closes.
+_VALUE = r"\"[^\"\n]*\"|'[^'\n]*'|\"[^\"\n]+|'[^'\n]+|[^\s\"',;|)}\]]+"
 _NAMED = re.compile(
     rf"(?P<name>(?<![A-Za-z0-9_.-])-{{0,2}}[A-Za-z][A-Za-z0-9_.-]{{0,80}}(?P<quote>[\"']?))"
     rf"(?P<sep>\s?[=:]\s?|[ \t]+)(?P<value>{_VALUE})"
@@ -80,11 +81,11 @@ _SHAPES: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"(?<![A-Za-ln-z0-9])(?:AKIA|ASIA)[A-Z0-9]{16}\b"), MASK),
     (re.compile(r"(?<![A-Za-ln-z0-9])xox[abprs]-[A-Za-z0-9-]{10,}"), MASK),
     (re.compile(r"(?<![A-Za-ln-z0-9])eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}"), MASK),
-    (re.compile(r"(?<=://)([^\s/:@\"']{0,256}):[^\s/@\"']{1,256}@"), rf"\1:{MASK}@"),
+    (re.compile(r"(://[^\s/:@\"']{0,256}):[^\s/@\"']{1,256}@"), rf"\1:{MASK}@"),
 )
 _KEY_BEGIN = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY-----")
 _KEY_END = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY-----")
-_LONGEST_MARK = 80
+_LINE_END = re.compile(r"[\n\r]")
 
 
 def is_secret_name(name: str) -> bool:
@@ -147,59 +148,69 @@ def _mask_member(name: str, value: Any, *, known: Sequence[str]) -> Any:
 class StreamMasker:
     """Masks text that comes in pieces, wherever the pieces are cut.
 
-    `feed` returns what is safe to show so far: whole lines (a carriage return ends one too). `flush` returns
-    the rest.
+    `feed` returns what is safe to show so far: whole lines (a carriage return ends one too), and of a line that
+    is too long to be kept what is not part of a secret. `flush` returns the rest.
     """
 
-    def __init__(self, *, known: Iterable[str] = ()) -> None:
+    def __init__(self, *, known: Iterable[str] = (), longest_line: int = LONGEST_LINE) -> None:
         self._known = _usable(known)
+        self._longest_line = longest_line
         self._held = ""
-        self._hidden = 0  # characters of a private key that is being left out; 0 outside of one
+        self._left_out = 0  # bytes of a line that is hidden to its end, for its secret is too long to be kept
+
+    @property
+    def waiting(self) -> int:
+        """Bytes (of UTF-8, escaped ones included) that were fed and that nothing returned stands for yet."""
+        return self._left_out + _bytes(self._held)
 
     def feed(self, piece: str) -> str:
         """Take the next piece of the stream."""
+        hidden = ""
+        if self._left_out:
+            end = _LINE_END.search(piece)
+            if end is None:
+                self._left_out += _bytes(piece)
+                return ""
+            hidden, piece, self._left_out = MASK, piece[end.start() :], 0
         self._held += piece
-        return self._let_go(upto=self._safe_cut())
+        text = self._let_go(upto=self._safe_cut())
+        if not text and len(self._held) > 2 * self._longest_line:
+            self._left_out, self._held = _bytes(self._held), ""
+        return hidden + text
 
     def flush(self) -> str:
         """Return what was held back; the stream has ended."""
-        return self._let_go(upto=len(self._held))
+        hidden, self._left_out = MASK if self._left_out else "", 0
+        return hidden + self._let_go(upto=len(self._held))
 
     def _let_go(self, *, upto: int) -> str:
         text, self._held = self._held[:upto], self._held[upto:]
-        if self._hidden:
-            text = self._after_key(text)
-        if not text:
-            return ""
-        begin = _last_open_key(text)
-        if begin is None:
-            return mask_text(text, known=self._known)
-        self._hidden = len(text) - begin
-        return mask_text(text[:begin], known=self._known) + MASK
-
-    def _after_key(self, text: str) -> str:
-        """Return what follows the private key that is being left out; nothing where it has not ended."""
-        end = _KEY_END.search(text)
-        if end is None and self._hidden + len(text) < LONGEST_KEY_BLOCK:
-            self._hidden += len(text)
-            return ""
-        self._hidden = 0
-        return text[end.end() :] if end else text
+        return mask_text(text, known=self._known)
 
     def _safe_cut(self) -> int:
         """Return how much of the held text no later piece can turn into (part of) a secret."""
         held = self._held
-        cut = max(held.rfind("\n"), held.rfind("\r")) + 1
-        if not cut and len(held) > LONGEST_LINE:
-            cut = max(held.rfind(" ", 0, len(held) - _LONGEST_MARK) + 1, len(held) - LONGEST_LINE // 2)
-        while cut:
-            begin = self._known_begins_before(cut)
-            if begin == cut:
-                break
-            cut = (
-                max(held.rfind("\n", 0, begin), held.rfind("\r", 0, begin)) + 1 if len(held) <= LONGEST_LINE else begin
-            )
+        cut, keys = _end_of_lines(held, len(held)), list(_key_blocks(held))
+        while (begin := self._begin_of_divided(cut, keys)) < cut:
+            cut = _end_of_lines(held, begin)
+        if cut or len(held) <= self._longest_line:
+            return cut
+        return self._cut_in_line()
+
+    def _cut_in_line(self) -> int:
+        """Return where the held line may be cut: what follows is long enough to know a secret by that begins
+        before. 0 where it is one secret so far.
+        """
+        cut = len(self._held) - self._longest_line // 2
+        cut = self._held.rfind(" ", cut // 2, cut) + 1 or cut
+        secrets = list(_secrets(self._held))
+        while (begin := self._begin_of_divided(cut, secrets)) < cut:
+            cut = begin
         return cut
+
+    def _begin_of_divided(self, cut: int, secrets: Sequence[tuple[int, int]]) -> int:
+        """Return where the first secret begins that `cut` would divide, else `cut`."""
+        return min([self._known_begins_before(cut), *(begin for begin, end in secrets if begin < cut < end)])
 
     def _known_begins_before(self, cut: int) -> int:
         """Return where a known secret begins that the text up to `cut` ends in the middle of, else `cut`."""
@@ -212,6 +223,15 @@ class StreamMasker:
                     earliest = min(earliest, start)
                     break
         return earliest
+
+
+def _end_of_lines(text: str, upto: int) -> int:
+    """Return where the last line ends before `upto`; 0 where none does."""
+    return max(text.rfind("\n", 0, upto), text.rfind("\r", 0, upto)) + 1
+
+
+def _bytes(text: str) -> int:
+    return len(text.encode(errors="surrogateescape"))
 
 
 def _usable(known: Iterable[str]) -> tuple[str, ...]:
@@ -231,36 +251,50 @@ def _mask_known(text: str, *, known: Sequence[str]) -> str:
 
 def _mask_key_blocks(text: str) -> str:
     parts, position = [], 0
+    for begin, end in _key_blocks(text):
+        parts += [text[position:begin], MASK]
+        position = end
+    return "".join(parts) + text[position:] if parts else text
+
+
+def _key_blocks(text: str) -> Iterator[tuple[int, int]]:
+    """Yield where private keys begin and end; one that does not end may go beyond the text."""
+    position = 0
     for begin in _KEY_BEGIN.finditer(text):
         if begin.start() < position:
             continue
         end = _KEY_END.search(text, begin.end(), begin.end() + LONGEST_KEY_BLOCK)
-        parts += [text[position : begin.start()], MASK]
-        position = end.end() if end else min(len(text), begin.end() + LONGEST_KEY_BLOCK)
-    return "".join(parts) + text[position:] if parts else text
+        position = end.end() if end else begin.end() + LONGEST_KEY_BLOCK
+        yield begin.start(), position
 
 
-def _last_open_key(text: str) -> int | None:
-    """Return where a private key begins that has not ended in `text`."""
-    begins = list(_KEY_BEGIN.finditer(text))
-    if not begins or _KEY_END.search(text, begins[-1].end()):
-        return None
-    return begins[-1].start()
+def _secrets(text: str) -> Iterator[tuple[int, int]]:
+    """Yield where everything that looks like a secret begins, what names it included, and ends."""
+    yield from _key_blocks(text)
+    for shape, _ in _SHAPES:
+        yield from (found.span() for found in shape.finditer(text))
+    yield from (found.span() for found in _named_secrets(text))
 
 
 def _mask_named(text: str) -> str:
-    """Mask the values of secret names; the search goes on inside a value that was not masked."""
+    """Mask the values of secret names."""
     parts, position = [], 0
-    while found := _NAMED.search(text, position):
-        if _holds_secret(found):
-            value = found["value"]
-            quote = value[0] if value[0] in "\"'" else ""
-            parts += [text[position : found.start("value")], quote, MASK, quote]
-            position = found.end()
-        else:
-            parts.append(text[position : found.end("name")])
-            position = found.end("name")
+    for found in _named_secrets(text):
+        value = found["value"]
+        quote = value[0] if value[0] in "\"'" else ""
+        parts += [text[position : found.start("value")], quote, MASK, quote if value.endswith(quote) else ""]
+        position = found.end()
     return "".join(parts) + text[position:]
+
+
+def _named_secrets(text: str) -> Iterator["re.Match[str]"]:
+    """Yield the names with their secret values; the search goes on inside a value that is none."""
+    position = 0
+    while found := _NAMED.search(text, position):
+        secret = _holds_secret(found)
+        if secret:
+            yield found
+        position = found.end() if secret else found.end("name")
 
 
 def _holds_secret(found: "re.Match[str]") -> bool:

@@ -67,17 +67,19 @@ class JobLog:
 class ServerLog:
     """One server's log as it arrives: no gap, no repeat, secrets masked.
 
-    Whole lines are stored; the bytes behind the last line end wait and are not counted, so that a worker that
-    takes over asks for them again.
+    Whole lines are stored; the bytes behind the last line end, and those that may be the beginning of a secret,
+    wait and are not counted, so that a worker that takes over asks for them again.
     """
 
     def __init__(self, log: JobLog, launch: Launch, step: str, *, begins_at: int = 0) -> None:
         self._log = log
         self._launch = launch
         self._step = step
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        # Bytes that are no text are escaped, so that what the masker holds back can be counted in bytes.
+        self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
         self._masker = StreamMasker()
         self._pending = b""
+        self._waiting = 0  # bytes that the masker or the decoder holds back
         self._shift = begins_at
         stored = LogChunk.objects.filter(job_id=log.job_id, launch=launch).order_by("-offset", "-seq").first()
         self.offset = stored.offset + stored.length if stored else 0
@@ -86,7 +88,7 @@ class ServerLog:
     @property
     def wanted(self) -> int:
         """The first byte of the host's file that has not arrived."""
-        return self.offset + len(self._pending)
+        return self.offset + self._waiting + len(self._pending)
 
     def feed(self, offset: int, data: bytes) -> str:
         """Take bytes that begin at ``offset`` and return the text that was stored of them.
@@ -125,17 +127,25 @@ class ServerLog:
 
     def flush(self) -> str:
         """Store what still waits for its line end (the server has ended)."""
-        return self._store(len(self._pending)) + self._keep(self._masker.flush(), length=0)
+        text = self._store(len(self._pending))
+        rest = self._masker.feed(self._decoder.decode(b"", final=True)) + self._masker.flush()
+        length, self._waiting = self._waiting, 0
+        return text + self._keep(rest, length=length)
 
     def _store(self, length: int) -> str:
+        """Mask the next bytes, and store what may be shown with what it stands for."""
         piece, self._pending = self._pending[:length], self._pending[length:]
-        return self._keep(self._masker.feed(self._decoder.decode(piece)), length=length) if piece else ""
+        text = self._masker.feed(self._decoder.decode(piece))
+        undecoded, _ = self._decoder.getstate()
+        waiting = self._masker.waiting + len(undecoded)
+        length, self._waiting = self._waiting + len(piece) - waiting, waiting
+        return self._keep(text, length=length)
 
     def _keep(self, text: str, *, length: int, dropped: int = 0) -> str:
         if not text and not length:
             return ""
         # PostgreSQL cannot hold a NUL in text.
-        text = text.replace("\0", "\ufffd")
+        text = text.encode(errors="surrogateescape").decode(errors="replace").replace("\0", "\ufffd")
         self._log.store(
             LogChunk(
                 source=LogChunk.Source.SERVER,

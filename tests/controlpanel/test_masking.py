@@ -30,6 +30,7 @@ HIDDEN = [
     ("apiKey=topsecret", "topsecret"),
     (f"before\n{KEY_BLOCK}\nafter", "b3BlbnNzaC1rZXktdjEAAAAA"),
     ("-----BEGIN RSA PRIVATE KEY-----\nMIIcutshort", "MIIcutshort"),
+    ('HF_TOKEN="a value whose quote is cut', "value whose"),
 ]
 
 UNCHANGED = [
@@ -147,6 +148,76 @@ def test_a_line_without_end_comes_out_in_pieces() -> None:
 
     assert len(shown) > LONGEST_LINE
     assert "secret" not in shown + masker.flush()
+
+
+ON_ONE_LINE = [(text, secret) for text, secret in HIDDEN if "\n" not in text]
+FILLING = st.text(alphabet='xz,;.:{}[]"', max_size=150)
+
+
+@given(fillings=st.lists(FILLING, min_size=2, max_size=6), data=st.data())
+def test_a_long_line_is_never_cut_within_a_secret(fillings: list[str], data: st.DataObject) -> None:
+    hidden = [data.draw(st.sampled_from(ON_ONE_LINE)) for _ in fillings]
+    # A quote that is still open would make the value of another name of the next one.
+    text = "".join(f"{'z' * 90}{filling}\"' {line}" for filling, (line, _) in zip(fillings, hidden, strict=True))
+    masker, shown, fed = StreamMasker(longest_line=200), "", 0
+    for begin, end in itertools.pairwise([0, *sorted(data.draw(cuts_of(text))), len(text)]):
+        shown += masker.feed(text[begin:end])
+        fed += end - begin
+        assert 0 <= masker.waiting <= min(fed, 400)
+    shown += masker.flush()
+
+    assert masker.waiting == 0
+    assert not [piece for _, secret in hidden for piece in pieces_of(secret) if piece in shown]
+
+
+def pieces_of(secret: str) -> list[str]:
+    return [secret[begin : begin + 5] for begin in range(len(secret) - 4)]
+
+
+@pytest.mark.parametrize("before", range(LONGEST_LINE // 2 - 24, LONGEST_LINE // 2 + 2, 5))
+@pytest.mark.parametrize(
+    "line", ["--api-key=topsecret9,", '"token":"top secret9",', "://ana:topsecret9@h/", "-hf_topsecret9,"]
+)
+def test_a_secret_at_the_cut_of_a_line_without_a_blank(before: int, line: str) -> None:
+    text = "," * before + line + "," * LONGEST_LINE
+    masker = StreamMasker()
+    shown = masker.feed(text[: LONGEST_LINE + 1])
+
+    assert shown and masker.waiting < LONGEST_LINE
+    shown += masker.feed(text[LONGEST_LINE + 1 :]) + masker.flush()
+    assert shown == mask_text(text) and "secret" not in shown
+
+
+@pytest.mark.parametrize("begin", ["Bearer ", "token='", "hf_", "x://ana:pw@h?api_key="])
+def test_a_secret_without_end_hides_its_line_and_is_not_kept(begin: str) -> None:
+    masker = StreamMasker()
+    shown = masker.feed("before " + begin)
+    for _ in range(20):
+        shown += masker.feed("a1B2" * 8192)
+    assert masker.waiting > 18 * 32768 and len(masker._held) <= 2 * LONGEST_LINE
+
+    shown += masker.feed("c3\nafter\n")
+    assert masker.waiting == 0
+    assert "before" in shown and "a1B2" not in shown and shown.endswith(f"{MASK}\nafter\n")
+
+
+def test_what_waits_is_counted_in_bytes() -> None:
+    masker = StreamMasker()
+
+    assert masker.feed("done\né🙂\udcff") == "done\n"
+    assert masker.waiting == 7
+    assert masker.flush() == "é🙂\udcff" and masker.waiting == 0
+
+
+def test_a_private_key_waits_until_it_has_ended_or_is_too_long_to_be_one() -> None:
+    begin = "-----BEGIN RSA PRIVATE KEY-----\n"
+    masker = StreamMasker()
+    assert masker.feed(f"before\n{begin}MIIone\n") == "before\n"
+    assert masker.feed("MIItwo\n-----END RSA PRIVATE KEY-----\nafter\n") == f"{MASK}\nafter\n"
+
+    text = begin + "MIIthree\n" * 5000
+    shown = "".join(masker.feed(text[at : at + 1000]) for at in range(0, len(text), 1000)) + masker.flush()
+    assert shown == mask_text(text)
 
 
 def cuts_of(text: str) -> st.SearchStrategy[list[int]]:

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.django import TestCase
 
+from controlpanel.masking import mask_text
 from deployments.joblog import CHUNK_BYTES, JobLog, LeaseLost, ServerLog, text_of
 from deployments.lifecycle import JobState
 from deployments.models import Job, Launch, LogChunk
@@ -123,6 +124,41 @@ def test_a_line_without_end_is_cut_into_chunks() -> None:
     log.flush()
     assert text_of(launch) == "x" * (2 * CHUNK_BYTES + 10)
     assert max(len(chunk.text) for chunk in LogChunk.objects.all()) < 2 * CHUNK_BYTES
+
+
+@pytest.mark.parametrize("before", [CHUNK_BYTES - 20, 2 * CHUNK_BYTES - 20, 3 * CHUNK_BYTES - 20])
+@pytest.mark.parametrize("dies", [False, True])
+def test_a_secret_in_a_line_without_end_is_hidden_and_every_byte_counted(before: int, dies: bool) -> None:
+    claim, launch = claimed()
+    log = server(claim, launch)
+    data = b"," * before + f"api_key='{SECRET}',".encode() + b"\xc3\xa9\xff" * CHUNK_BYTES
+    while log.wanted < len(data):
+        log.feed(log.wanted, data[log.wanted : log.wanted + 3 * CHUNK_BYTES])
+        if dies and log.wanted < len(data):
+            log = server(claim, launch)
+    log.flush()
+    assert text_of(launch) == mask_text(data.decode(errors="replace"))
+    assert sizes(launch) == (len(data), 0)
+
+
+def test_a_private_key_is_hidden_also_by_the_worker_who_takes_over() -> None:
+    claim, launch = claimed()
+    lines = ["before\n", "-----BEGIN RSA PRIVATE KEY-----\n", "MIIone\n", "MIItwo\n", "-----END RSA PRIVATE KEY-----\n"]
+    data = "".join([*lines, "after\n"]).encode()
+    for end in range(20, len(data) + 20, 20):
+        log = server(claim, launch)
+        log.feed(log.wanted, data[log.wanted : end])
+    assert text_of(launch) == mask_text(data.decode())
+    assert sizes(launch) == (len(data), 0)
+
+
+def test_half_a_letter_at_the_end_is_shown_as_such() -> None:
+    claim, launch = claimed()
+    log = server(claim, launch)
+    log.feed(0, "é".encode()[:1])
+    log.flush()
+    assert text_of(launch) == "\ufffd"
+    assert sizes(launch) == (1, 0)
 
 
 def test_bytes_that_are_no_text() -> None:
