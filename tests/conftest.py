@@ -1,6 +1,7 @@
 """What every test can ask for: one person of each role, and clients that are signed in."""
 
 import shutil
+import signal
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -9,6 +10,12 @@ from django.contrib.auth.models import Group, User
 from django.test import Client
 
 ROLES = ("viewer", "operator", "approver", "administrator")
+
+
+def pytest_configure() -> None:
+    """A shell starts what it puts in the background (`make test &`) deaf to Ctrl-C, and all of it inherits that."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)

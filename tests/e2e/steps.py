@@ -32,6 +32,7 @@ def add_ssh_host(page: Page, machine: Host) -> None:
     own = machine.exec(["ssh-keygen", "-lf", "/etc/ssh/ssh_host_ed25519_key.pub"], timeout=20).stdout.decode()
     fingerprint.fill(own.split()[1])
     page.get_by_role("button", name=f"Compare and trust {machine.name}").click()
+    expect(main(page)).to_contain_text(f"The key of {machine.name} is trusted.")
     page.get_by_role("button", name=re.compile(f"Test {machine.name}")).click()
     expect(main(page)).to_contain_text("Everything that a launch needs is there", timeout=30_000)
     expect(main(page).locator("#cards")).to_contain_text("GPU 0")

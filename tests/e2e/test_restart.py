@@ -17,7 +17,7 @@ READY_WORDS = {"sglang": "The server is fired up and ready to roll!", "llama_ser
 
 
 def restart_twice(page: Page, *, name: str, engine: str, command: str, host: str, cards: int) -> None:
-    """Make it, start it by a first restart, restart it, watch, and find it in the history with its whole log."""
+    """Make it, start it by a first restart, restart it, watch, find it in the history with its whole log, stop it."""
     steps.make_profile(page, name=name, engine=engine, command=command)
     steps.make_deployment(page, name=name, profile=name, host=host, cards=cards)
     steps.ask_for(page, deployment=name, kind="restart", reason="first start")
@@ -36,6 +36,9 @@ def restart_twice(page: Page, *, name: str, engine: str, command: str, host: str
     text = page.request.get(job + "log.txt").text()
     assert READY_WORDS[engine] in text
     assert f"{name} serves with {name} r1." in text
+
+    steps.ask_for(page, deployment=name, kind="stop", reason="its cards are needed")
+    steps.approve_and_wait(page, kind="stop")
 
 
 def check_page_of_an_ended_job(page: Page, engine: str) -> None:
@@ -101,5 +104,5 @@ def test_llama_over_ssh(page: Page, fleet: Fleet) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("hosts")
 def test_sglang_over_pct(page: Page, fleet: Fleet) -> None:
-    command = SGLANG.format(port=30001).replace("--tp-size 2", "--tp-size 2 --base-gpu-id 0")
-    restart_twice(page, name="chat-pct", engine="sglang", command=command, host="ct129", cards=3)
+    command = SGLANG.format(port=30001)
+    restart_twice(page, name="chat-pct", engine="sglang", command=command, host="ct129", cards=2)
