@@ -46,12 +46,14 @@ def _details(ctx: StepContext, others: tuple[HolderSeen, ...]) -> list[list[str]
         facts = probe(
             transport, sections=SERVING, timeout=PROBE_SECONDS, ports=[port], sudo=ctx.host.sudo, tick=ctx.tick
         )
-    again = holders(look_at_node(ctx) or facts, uuids=ctx.placement.gpu_uuids, co_tenants=ctx.deployment.co_tenants)
+    node_facts = look_at_node(ctx)
+    again = holders(node_facts or facts, uuids=ctx.placement.gpu_uuids, co_tenants=ctx.deployment.co_tenants)
     named = others if isinstance(again, Unknown) else again
-    if ctx.host.machine == ctx.host and others:
+    if node_facts is None and others:
         # Exactly those that a confirmed kill would hit.
         named = tuple(holder for holder in named if holder.pid in {other.pid for other in others}) or others
-    rows = [[str(holder.pid), holder.user, holder.name, ", ".join(holder.cards)] for holder in named]
+    seen_by = " on the node" if node_facts is not None and named is again else ""
+    rows = [[f"{holder.pid}{seen_by}", holder.user, holder.name, ", ".join(holder.cards)] for holder in named]
     owners = port_owners(facts, port)
     return rows + ([] if isinstance(owners, Unknown) else [_owner(facts, pid, port) for pid in sorted(owners)])
 
