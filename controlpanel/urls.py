@@ -6,6 +6,7 @@ from controlpanel.signin import LINK_ROUTE
 from controlpanel.views import audit, health, signin
 
 app_name = "controlpanel"
+handler500 = "controlpanel.views.errors.failed"
 
 _own = [
     path("audit/", audit.audit, name="audit"),
