@@ -80,7 +80,10 @@ fi
 mkdir "$DIR" 2> /dev/null || refuse "cannot make $DIR: the disk may be full"
 { printf '%s' "$RUN" > "$DIR/run" && : > "$DIR/log" && printf '%s\n' "$LAUNCH" > "$BASE/live.new"; } 2> /dev/null &&
     mv "$BASE/live.new" "$BASE/live" || { rm -rf "$DIR"; refuse "cannot write in $DIR: the disk may be full"; }
-# -f and no "&": a background job of a shell would ignore SIGINT and SIGQUIT for ever, and its children too.
+# -f and no "&": a background job of a shell would ignore SIGINT and SIGQUIT for ever, and its children too. Where we
+# are below one ourselves (the panel's own machine, a panel started with "&"), only env can undo it, since coreutils 8.31.
+RESET='env --default-signal=INT,QUIT'
+$RESET true 2> /dev/null || RESET=''
 umask "$UMASK"
-setsid -f sh "$DIR/run" "$DIR" < /dev/null > /dev/null 2>&1 3<&- 9>&- || refuse "setsid -f failed (package util-linux)"
+$RESET setsid -f sh "$DIR/run" "$DIR" < /dev/null > /dev/null 2>&1 3<&- 9>&- || refuse "setsid -f failed (package util-linux)"
 tell_record started
