@@ -36,7 +36,11 @@ def run(directory: Path) -> int:
     data.mkdir(parents=True, exist_ok=True)
     hosts, nodes = demo_specs()
     with Fleet(directory, hosts=hosts, nodes=nodes) as fleet:
-        print(f"demo: {len(fleet.machines)} simulated hosts are up in {fleet.seconds:.2f} s", file=sys.stderr)
+        cards = sum(len(machine.cards) for machine in fleet.machines)
+        print(
+            f"demo: {len(fleet.machines)} simulated machines with {cards} GPUs are up in {fleet.seconds:.2f} s",
+            file=sys.stderr,
+        )
         put_models(fleet, data)
         prepare_panel(fleet, data)
         return _run_panel()
@@ -63,6 +67,9 @@ def prepare_panel(fleet: Fleet, data: Path) -> None:
     import django
 
     django.setup()
+    from django.conf import settings
+
+    settings.CHANNEL_LAYERS = {}  # the broker is not up yet, and no page listens: nothing to say about lost hints
     from controlpanel import preparation
     from hosts.models import Host
     from hosts.panel_key import public_line

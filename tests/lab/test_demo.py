@@ -1,9 +1,12 @@
-"""The demo's second start: what ran in the first one was stopped with it, and is not called crashed."""
+"""The demo: what README says of it, and its second start, after which what ran in the first is not called crashed."""
+
+from pathlib import Path
 
 import pytest
 
 from deployments.lifecycle import LaunchState, ServiceState
 from lab.demo import end_what_ran
+from lab.fleet import demo_specs
 from tests.factories import make_deployment, make_launch
 
 
@@ -18,3 +21,11 @@ def test_what_ran_in_the_last_demo_counts_as_stopped() -> None:
     assert (launch.state, deployment.state) == (LaunchState.ENDED, ServiceState.STOPPED)
     assert deployment.state_detail == "the demo was stopped"
     assert never.state == ServiceState.UNKNOWN
+
+
+def test_the_readme_counts_the_machines_and_cards_of_the_demo() -> None:
+    hosts, nodes = demo_specs()
+    cards = sum(len(spec.cards) for spec in (*hosts, *nodes))
+    assert (len(hosts) + len(nodes), cards) == (3, 14)
+    readme = (Path(__file__).resolve().parents[2] / "README.md").read_text()
+    assert "three simulated machines with fourteen GPUs" in readme

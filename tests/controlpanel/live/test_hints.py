@@ -5,8 +5,9 @@ import threading
 import time
 
 import pytest
+from pytest_django import Settings
 
-from controlpanel.live.hints import SEND_SECONDS, Sender
+from controlpanel.live.hints import SEND_SECONDS, Sender, _send_to_layer
 
 
 class Layer:
@@ -98,3 +99,9 @@ def test_trouble_is_logged_once(sender: Sender, layer: Layer, caplog: pytest.Log
 
     assert layer.wait_for("end")
     assert len([record for record in caplog.records if "hints" in record.getMessage()]) == 1
+
+
+def test_where_no_broker_is_set_hints_go_nowhere_without_a_complaint(settings: Settings) -> None:
+    settings.CHANNEL_LAYERS = {}  # as the demo does while it fills its tables
+
+    asyncio.run(_send_to_layer("overview"))
