@@ -89,10 +89,10 @@ def _bind_trouble(problem: OSError, *, host: str, port: int) -> str:
     if problem.errno == errno.EADDRINUSE:
         return (
             f"Port {port} on {host} is in use by another program (maybe another panel). "
-            f"End it, or choose another port: manage.py panel --port {port + 1}"
+            f"End it, or choose another port: make run PORT={port + 1} (or manage.py panel --port {port + 1})"
         )
     if problem.errno == errno.EACCES:
-        return f"This user may not listen on port {port}; choose one above 1023: manage.py panel --port 8000"
+        return f"This user may not listen on port {port}; choose one above 1023: make run PORT=8000"
     return f"Cannot listen on {host} port {port}: {problem.strerror}."
 
 

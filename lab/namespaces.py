@@ -4,6 +4,7 @@ Three processes: the caller's own one waits outside and passes signals on; init 
 orphans, and starts the command. When init ends, for whatever reason, the kernel ends all the rest.
 """
 
+import errno
 import fcntl
 import os
 import signal
@@ -66,12 +67,23 @@ def _listen(address: tuple[str, int]) -> None:
     try:
         server.bind(address)
     except OSError as error:
-        raise RefusedError(f"Cannot listen on {address[0]}:{address[1]}: {error.strerror}.") from error
+        raise RefusedError(_listen_trouble(error, *address)) from error
     server.listen(128)
     descriptor = server.detach()
     os.dup2(descriptor, WEB_FD, inheritable=True)
     if descriptor != WEB_FD:
         os.close(descriptor)
+
+
+def _listen_trouble(error: OSError, host: str, port: int) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return (
+            f"Port {port} on {host} is in use by another program (maybe another panel). "
+            f"End it, or choose another port: make demo PORT={port + 1}"
+        )
+    if error.errno == errno.EACCES:
+        return f"This user may not listen on port {port}; choose one above 1023: make demo PORT=8000"
+    return f"Cannot listen on {host}:{port}: {error.strerror}."
 
 
 def _leave() -> None:

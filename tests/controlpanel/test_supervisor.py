@@ -213,7 +213,7 @@ def command(socket_path: Path, line: str) -> str:
 def test_a_busy_port_is_said_with_the_way_out() -> None:
     with socket.create_server(("127.0.0.1", 0)) as busy:
         port = busy.getsockname()[1]
-        with pytest.raises(CommandError, match=f"Port {port} .*--port {port + 1}"):
+        with pytest.raises(CommandError, match=f"Port {port} .*make run PORT={port + 1} "):
             preparation.listen(host="127.0.0.1", port=port)
 
 
