@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+import re
+import zlib
+from collections.abc import Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.contrib.auth.models import User
@@ -17,6 +20,9 @@ from hosts.models import Gpu, Host, HostTest
 
 STALE_AFTER = timedelta(seconds=5)
 """A reading older than this is shown grey, with its age: five intervals of the monitor, its beat included."""
+MOST_BATCHES = 24
+NEVER = "z" * 8
+"""The version of cards that were not told yet."""
 
 
 class _Looks:
@@ -86,18 +92,48 @@ class ReadingsStream(_Looks):
 
 
 class GpusStream(_Looks):
-    """``gpus``: the last reading of every card; the last value wins."""
+    """``gpus``: the last reading of every card; the last value wins.
+
+    The cards are told a batch at a time. The cursor is the batch that was told last, and what was told of each:
+    ``1:1f00ba11deadbeef``. It holds as many as 200 hosts with 24 cards each have; more are not told.
+    """
 
     def read(self, key: str, cursor: Cursor, user: User) -> Batch:
-        """All cards when any of them has changed or has become stale."""
-        items = [gpu_item(gpu) for gpu in Gpu.objects.filter(present=True).order_by("host_id", "index")[:MOST_ITEMS]]
-        version = str(hash(tuple((item["uuid"], item["used"], item["util"], item["stale"]) for item in items)))
-        return Batch(cursor=cursor) if version == cursor else Batch(items, version)
+        """The next cards of which any has changed or has become stale."""
+        rows = Gpu.objects.filter(present=True).order_by("host_id", "index", "pk")
+        seen = list(rows.values_list("pk", "used_mib", "utilization_percent", "read_at")[: MOST_ITEMS * MOST_BATCHES])
+        batches = [seen[at : at + MOST_ITEMS] for at in range(0, len(seen), MOST_ITEMS)]
+        last, told = _told(cursor)
+        versions = dict(enumerate(map(_version, batches)))
+        # The others come before the last one again, or one that changes all the time would keep them back.
+        changed = sorted((n for n in versions if versions[n] != told.get(n)), key=lambda n: (n <= last, n))
+        if not changed:
+            return Batch(cursor=cursor)
+        now = changed[0]
+        known = (versions[n] if n == now else told.get(n, NEVER) for n in versions)
+        items = [gpu_item(gpu) for gpu in rows.filter(pk__in=[pk for pk, *_ in batches[now]])]
+        return Batch(items, f"{now}:{''.join(known)}", more=len(changed) > 1)
+
+
+def _told(cursor: Cursor) -> tuple[int, dict[int, str]]:
+    """The batch that was told last, and the version of each."""
+    found = re.fullmatch(r"([0-9]{1,2}):((?:[0-9a-z]{8})*)", str(cursor), re.ASCII)
+    if found is None:
+        return -1, {}
+    return int(found[1]), dict(enumerate(re.findall(".{8}", found[2])))
+
+
+def _version(seen: Sequence[tuple[int, int | None, int | None, datetime | None]]) -> str:
+    told = [(pk, used, utilization, _is_stale(read_at)) for pk, used, utilization, read_at in seen]
+    return f"{zlib.crc32(repr(told).encode()):08x}"
+
+
+def _is_stale(read_at: datetime | None) -> bool:
+    return read_at is None or timezone.now() - read_at > STALE_AFTER
 
 
 def gpu_item(gpu: Gpu) -> dict[str, Any]:
     """A card as pages get it. Memory in MiB."""
-    stale = gpu.read_at is None or timezone.now() - gpu.read_at > STALE_AFTER
     return {
         "id": gpu.pk,
         "host": gpu.host_id,
@@ -110,7 +146,7 @@ def gpu_item(gpu: Gpu) -> dict[str, Any]:
         "temp": gpu.temperature_c,
         "read_at": gpu.read_at.isoformat() if gpu.read_at else None,
         "unread_reason": gpu.unread_reason,
-        "stale": stale,
+        "stale": _is_stale(gpu.read_at),
     }
 
 

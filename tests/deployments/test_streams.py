@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 from typing import Any
 
@@ -9,9 +10,11 @@ import pytest
 from django.contrib.auth.models import User
 from django.utils import timezone
 
-from controlpanel.live.protocol import LARGEST_BATCH, MOST_ITEMS
+from controlpanel.live.protocol import LARGEST_BATCH, MOST_ITEMS, Subscribe, parse
 from controlpanel.live.streams import Batch, find
+from deployments import streams
 from deployments.models import Deployment, Job, JobReading
+from deployments.streams import MOST_BATCHES
 from hosts.models import Gpu, Host
 from tests.factories import make_deployment, make_gpu, make_host, make_host_test, make_job, make_log
 
@@ -99,6 +102,59 @@ def test_cards_are_told_when_they_change_or_grow_stale(viewer: User) -> None:
     Gpu.objects.update(read_at=timezone.now() - timedelta(seconds=6))
     third = read("gpus", second.cursor, viewer)
     assert third.items[0]["stale"] and third.items[0]["id"] == gpu.pk
+
+
+def make_gpus(count: int) -> None:
+    host = make_host()
+    Gpu.objects.bulk_create(
+        Gpu(host=host, uuid=f"GPU-{n}", index=n, name="L40S", used_mib=4, read_at=timezone.now()) for n in range(count)
+    )
+
+
+def test_more_cards_than_a_batch_holds_are_all_told(viewer: User) -> None:
+    make_gpus(2 * MOST_ITEMS + 5)
+    assert [item["index"] for item in read_all("gpus", viewer)] == list(range(2 * MOST_ITEMS + 5))
+
+
+def test_of_many_cards_only_those_are_told_again_that_changed(viewer: User) -> None:
+    make_gpus(2 * MOST_ITEMS + 5)
+    batch = read("gpus", None, viewer)
+    while batch.more:
+        batch = read("gpus", batch.cursor, viewer)
+    Gpu.objects.filter(index=2 * MOST_ITEMS + 1).update(used_mib=5)
+    batch = read("gpus", batch.cursor, viewer)
+    assert [item["index"] for item in batch.items] == list(range(2 * MOST_ITEMS, 2 * MOST_ITEMS + 5))
+    assert not batch.more
+
+
+def test_cards_that_change_all_the_time_do_not_keep_others_back(viewer: User) -> None:
+    make_gpus(2 * MOST_ITEMS + 5)
+    cursor, told = None, []
+    for used in range(3):
+        Gpu.objects.update(used_mib=used)
+        batch = read("gpus", cursor, viewer)
+        cursor = batch.cursor
+        told.append(batch.items[0]["index"])
+    assert told == [0, MOST_ITEMS, 2 * MOST_ITEMS]
+
+
+def test_as_many_cards_as_are_told_fit_a_cursor_that_a_browser_may_send(
+    viewer: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams, "MOST_ITEMS", 2)
+    make_gpus(2 * MOST_BATCHES + 1)
+    cursor, more = None, True
+    while more:
+        batch = read("gpus", cursor, viewer)
+        cursor, more = batch.cursor, batch.more
+    message = json.dumps({"op": "sub", "s": "gpus", "cursor": cursor})
+    assert parse(message) == Subscribe("gpus", cursor)
+
+
+@pytest.mark.parametrize("cursor", [7, "", "1:", "99:zzzzzzzz", "x:12345678", "0:1234", "0:" + "1234abcd" * 24])
+def test_a_cursor_that_is_not_ours_begins_anew(viewer: User, cursor: Any) -> None:
+    make_gpus(2)
+    assert len(read("gpus", cursor, viewer).items) == 2
 
 
 def test_the_overview_tells_of_jobs_deployments_and_hosts(viewer: User) -> None:
