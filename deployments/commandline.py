@@ -1,7 +1,7 @@
 """A pasted command line becomes words, environment and working directory. PURE.
 
-Understands environment prefixes, quotes, line continuations, ``cd DIR &&``, ``nohup``, ``exec``, output
-redirections and a trailing ``&``. Anything else that a shell would interpret is refused in words, because the
+Understands environment prefixes, quotes, line continuations, ``export A=1;``, ``cd DIR &&``, ``nohup``, ``exec``,
+output redirections and a trailing ``&``. Anything else that a shell would interpret is refused in words, because the
 panel starts programs from a list of words and never through a shell.
 """
 
@@ -21,6 +21,8 @@ REDIRECTION_OR_QUOTED = re.compile(
 )
 VARIABLE = re.compile(r"\$[A-Za-z_{]")
 PREFIXES = ("nohup", "exec", "setsid")
+ACTIVATES = ("source", ".", "conda")
+ELSEWHERE = "Variables (X=1) belong into Environment, the directory of a cd into Working directory."
 SECRET_FLAGS = ("--api-key", "--admin-api-key", "--hf-token")
 SHORTEST_ABBREVIATION = len("--api-k")  # the engines take a flag that is cut short, too
 
@@ -41,10 +43,7 @@ def parse(text: str) -> ParsedCommand:
     words = _words(_without_redirections(text))
     if words[-1:] == ["&"]:
         words = words[:-1]
-    workdir = ""
-    if words[:1] == ["cd"] and words[2:3] == ["&&"]:
-        workdir, words = words[1], words[3:]
-    env: dict[str, str] = {}
+    env, workdir, words = _preparations(words)
     while words:
         match = ASSIGNMENT.fullmatch(words[0])
         if match:
@@ -61,6 +60,23 @@ def parse(text: str) -> ParsedCommand:
         )
     check_no_secret(words)
     return ParsedCommand(words, env, workdir)
+
+
+def _preparations(words: list[str]) -> tuple[dict[str, str], str, list[str]]:
+    """Environment and directory from what stands in front (``export A=1; cd /srv &&``), and the words after it."""
+    env: dict[str, str] = {}
+    workdir = ""
+    while (end := next((at for at, word in enumerate(words) if word in (";", "&&")), 0)) > 1:
+        first, *rest = words[:end]
+        assigned = [(match[1], match[2]) for word in rest if (match := ASSIGNMENT.fullmatch(word))]
+        if first == "export" and len(assigned) == len(rest):
+            env.update(assigned)
+        elif first == "cd" and len(rest) == 1 and not workdir:
+            workdir = rest[0]
+        else:
+            break
+        words = words[end + 1 :]
+    return env, workdir, words
 
 
 def check_no_secret(argv: list[str]) -> None:
@@ -81,7 +97,7 @@ def _words(text: str) -> list[str]:
     """Split like a POSIX shell, keeping operators as words of their own."""
     joined = re.sub(r"\\\r?\n", " ", text.strip())
     if "\n" in joined:
-        raise ValueError("Paste one command. To go on in the next line, end the line with a backslash.")
+        raise ValueError(f"Paste one command. To go on in the next line, end the line with a backslash. {ELSEWHERE}")
     lexer = shlex.shlex(joined, posix=True, punctuation_chars="&|;()")
     lexer.whitespace_split = True
     lexer.commenters = ""
@@ -97,10 +113,16 @@ def _without_redirections(text: str) -> str:
 
 
 def _refuse_shell_syntax(words: list[str]) -> None:
+    if words[:1] and words[0] in ACTIVATES:
+        raise ValueError(
+            f"{words[0]!r} needs a shell, which the panel does not use. Instead of activating an environment write the "
+            f"full path of its python, for example /srv/venv/bin/python. {ELSEWHERE}"
+        )
     for word in words:
         if word in ("&&", "||", "|", ";", "&", "(", ")"):
             raise ValueError(
-                f"{word!r} needs a shell, which the panel does not use. Paste only the command that starts the server."
+                f"{word!r} needs a shell, which the panel does not use. Keep only the command that starts the server. "
+                f"{ELSEWHERE}"
             )
 
 
