@@ -23,7 +23,7 @@ class RevisionForm(forms.Form):
         label="Command line",
         max_length=200_000,
         widget=forms.Textarea(attrs=PLAIN | {"rows": 9}),
-        help_text="Paste it as you type it today. Variables in front, “cd … &&” and nohup are understood.",
+        help_text="Paste it as you type it today. “export X=1;”, “X=1” in front, “cd … &&” and nohup are understood.",
     )
     env = forms.CharField(
         label="Environment",
@@ -162,11 +162,31 @@ class DeploymentForm(forms.ModelForm):
             "production": "People depend on it (production)",
             "requester_may_approve": "Who asks for a job may approve it, if an approver",
             "kill_own_by_itself": "After the time-out, kill this deployment's own processes without asking",
+            "drain_seconds": "For running requests",
+            "term_seconds": "For the server to end",
+            "kill_seconds": "For a killed server to be gone",
+            "memory_seconds": "For the cards' memory, usual",
+            "stuck_seconds": "For the cards' memory, longest",
+            "port_seconds": "For the port",
+            "ready_seconds": "For the server to be ready",
+            "approval_minutes": "For an approval",
         }
         help_texts = {
             "production": "Approving a stop or restart then asks for the deployment's name, typed.",
             "requester_may_approve": "Off: a second person must approve every job.",
             "kill_own_by_itself": "Only processes recorded as this server's. Off: the job asks, naming each process.",
+            "drain_seconds": "Before a stop. What still runs then is cut off by the stop. 0: do not wait.",
+            "term_seconds": "After it was asked to end (SIGTERM). Then it is killed (SIGKILL), or the job asks first, "
+            "as ticked above.",
+            "kill_seconds": "After SIGKILL; in a container a SIGKILL from its node follows. What lives then, only a "
+            "reset of the card or a reboot ends: the job fails and says so.",
+            "memory_seconds": "After a stop. If an old process still lives then, or the cards cannot be read, a person "
+            "decides.",
+            "stuck_seconds": "While no process holds the memory that is in use: drivers may release late. Then a "
+            "person decides.",
+            "port_seconds": "After a stop, until the old server's port is free. Then a person decides.",
+            "ready_seconds": "Large models take long to load. Then the job asks: wait as long again, or give up.",
+            "approval_minutes": "Until the plan counts as too old: the job then ends, and nothing was touched.",
         }
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

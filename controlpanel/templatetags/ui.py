@@ -113,7 +113,8 @@ def lasted(start: datetime | None, end: datetime | None) -> SafeString:
 def field(bound: BoundField, **options: Any) -> dict[str, Any]:
     """A form field with its label, help and error, tied together for screen readers.
 
-    Options: ``quiet`` (do not say "optional"), ``mono``, ``unit``, ``shows_for`` (see fields.js).
+    Options: ``quiet`` (do not say "optional"), ``must`` (say "required", where people would leave it out),
+    ``mono``, ``unit``, ``shows_for`` (see fields.js).
     """
     errors = bool(bound.errors)
     described = [f"{bound.auto_id}_help"] if bound.help_text else []
