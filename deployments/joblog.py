@@ -35,25 +35,25 @@ class JobLog:
     def _line(self, text: str, step: str) -> LogChunk:
         return LogChunk(source=LogChunk.Source.PANEL, step=step, text=mask_text(text.rstrip("\n")) + "\n")
 
-    def store(self, chunk: LogChunk) -> None:
-        """Number a chunk and store it. Raises LeaseLost."""
-        chunk.job_id = self.job_id
-        chunk.seq = self._next
+    def store(self, *chunks: LogChunk) -> None:
+        """Number chunks and store all of them or none. Raises LeaseLost."""
         with transaction.atomic():
             if not Job.held(self._claim).update(owner=self._claim.owner):
                 raise LeaseLost
-            chunk.save(force_insert=True)
-        self._stored()
+            for seq, chunk in enumerate(chunks, self._next):
+                chunk.job_id, chunk.seq = self.job_id, seq
+                chunk.save(force_insert=True)
+        self._stored(len(chunks))
 
     def say_held(self, text: str, *, step: str) -> None:
         """As ``say``, inside a transaction that has made sure that the job is ours."""
         chunk = self._line(text, step)
         chunk.job_id, chunk.seq = self.job_id, self._next
         chunk.save(force_insert=True)
-        self._stored()
+        self._stored(1)
 
-    def _stored(self) -> None:
-        self._next += 1
+    def _stored(self, count: int) -> None:
+        self._next += count
         hints.hint(f"joblog:{self.job_id}")
 
     def server(self, launch: Launch, *, step: str, begins_at: int = 0) -> ServerLog:
@@ -146,19 +146,29 @@ class ServerLog:
             return ""
         # PostgreSQL cannot hold a NUL in text.
         text = text.encode(errors="surrogateescape").decode(errors="replace").replace("\0", "\ufffd")
-        self._log.store(
-            LogChunk(
-                source=LogChunk.Source.SERVER,
-                step=self._step,
-                launch=self._launch,
-                offset=self.offset,
-                length=length,
-                dropped=dropped,
-                text=text,
-            )
-        )
+        # What the masker held back may come at once. The last part stands for the bytes of all.
+        *parts, last = _parts(text)
+        chunks = [self._chunk(part) for part in parts]
+        self._log.store(*chunks, self._chunk(last, length=length, dropped=dropped))
         self.offset += length
         return text
+
+    def _chunk(self, text: str, *, length: int = 0, dropped: int = 0) -> LogChunk:
+        return LogChunk(
+            source=LogChunk.Source.SERVER,
+            step=self._step,
+            launch=self._launch,
+            offset=self.offset,
+            length=length,
+            dropped=dropped,
+            text=text,
+        )
+
+
+def _parts(text: str) -> list[str]:
+    """A text in parts that each fit one live frame, whatever letters they are made of."""
+    width = CHUNK_BYTES if len(text) <= CHUNK_BYTES else CHUNK_BYTES // 2
+    return [text[begin : begin + width] for begin in range(0, len(text), width)] or [""]
 
 
 def text_of(launch: Launch) -> str:

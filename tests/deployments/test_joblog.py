@@ -11,11 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.django import TestCase
 
+from controlpanel.live.consumer import LARGEST_FRAME
+from controlpanel.live.protocol import encode
 from controlpanel.masking import mask_text
 from deployments.joblog import CHUNK_BYTES, JobLog, LeaseLost, ServerLog, text_of
 from deployments.lifecycle import JobState
 from deployments.models import Job, Launch, LogChunk
 from deployments.models.job import Claim
+from deployments.streams import log_item
 from tests.factories import make_deployment, make_job, make_launch
 
 pytestmark = pytest.mark.django_db
@@ -159,6 +162,19 @@ def test_half_a_letter_at_the_end_is_shown_as_such() -> None:
     log.flush()
     assert text_of(launch) == "\ufffd"
     assert sizes(launch) == (1, 0)
+
+
+@pytest.mark.parametrize("letter", ["\x1b", "é", "🙂"])
+def test_every_chunk_of_a_line_without_end_fits_a_live_frame(letter: str) -> None:
+    claim, launch = claimed()
+    log = server(claim, launch)
+    data = f"token='{letter * 2 * CHUNK_BYTES}' {letter * 4 * CHUNK_BYTES}"
+    log.feed(0, data.encode())
+    log.flush()
+    rows = list(LogChunk.objects.order_by("seq"))
+    assert max(len(encode({"s": "joblog:1", "items": [log_item(row)], "cursor": 1})) for row in rows) <= LARGEST_FRAME
+    assert "".join(row.text for row in rows) == text_of(launch) == mask_text(data)
+    assert sizes(launch) == (len(data.encode()), 0)
 
 
 def test_bytes_that_are_no_text() -> None:
