@@ -28,6 +28,7 @@ class Action(enum.StrEnum):
     LOOK = "look"
     ASK = "ask"  # request a job, cancel one
     START = "start"  # on clean cards, with a saved revision
+    TEST_HOST = "test_host"  # connects anew and looks; changes nothing there
     APPROVE = "approve"
     TRUST_HOST_KEY = "trust_host_key"
     CONFIRM_KILL = "confirm_kill"
@@ -39,10 +40,19 @@ class Action(enum.StrEnum):
 
 ALLOWED: dict[Role, frozenset[Action]] = {
     Role.VIEWER: frozenset({Action.LOOK}),
-    Role.OPERATOR: frozenset({Action.LOOK, Action.ASK, Action.START}),
-    Role.APPROVER: frozenset({Action.LOOK, Action.APPROVE, Action.TRUST_HOST_KEY, Action.CONFIRM_KILL}),
+    Role.OPERATOR: frozenset({Action.LOOK, Action.ASK, Action.START, Action.TEST_HOST}),
+    Role.APPROVER: frozenset(
+        {Action.LOOK, Action.TEST_HOST, Action.APPROVE, Action.TRUST_HOST_KEY, Action.CONFIRM_KILL}
+    ),
     Role.ADMINISTRATOR: frozenset(
-        {Action.LOOK, Action.EDIT_HOST, Action.EDIT_PROFILE, Action.EDIT_DEPLOYMENT, Action.MANAGE_PEOPLE}
+        {
+            Action.LOOK,
+            Action.TEST_HOST,
+            Action.EDIT_HOST,
+            Action.EDIT_PROFILE,
+            Action.EDIT_DEPLOYMENT,
+            Action.MANAGE_PEOPLE,
+        }
     ),
 }
 

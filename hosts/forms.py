@@ -34,7 +34,8 @@ class HostForm(forms.ModelForm):
             "user": "root sees every process that holds a card; with another login tick “use sudo” below.",
             "vmid": "The number that `pct list` shows on the Proxmox host.",
             "key_path": "A private key on the panel's own machine, readable by the panel's user.",
-            "sudo": "For a login that is not root: commands that need root run as sudo -n (without a password).",
+            "sudo": "For a login that is not root (on this machine: the panel's own user). What needs root then runs "
+            "as sudo -n, without a password.",
             "look_only": "Show everything, change nothing: no restart, start or stop on this host.",
         }
 
@@ -63,8 +64,10 @@ class HostForm(forms.ModelForm):
         found = super().clean() or self.cleaned_data
         transport = found.get("transport")
         if transport != Host.TransportKind.SSH:
-            found |= {"address": "", "key_source": Host.KeySource.PANEL, "key_path": "", "sudo": False}
-        if transport != Host.TransportKind.PCT:
+            found |= {"address": "", "key_source": Host.KeySource.PANEL, "key_path": ""}
+        if transport == Host.TransportKind.PCT:
+            found["sudo"] = False  # it is entered as root; how, is set at its Proxmox host
+        else:
             found["vmid"] = None
         if transport == Host.TransportKind.LOCAL:
             found["via"] = None

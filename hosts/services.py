@@ -128,7 +128,7 @@ def remove_host(host: Host, *, actor: User, address: str) -> None:
 
 def request_test(host: Host, *, actor: User, address: str) -> HostTest:
     """Ask a worker to try the connection and to look at the host. One test of a host runs at a time."""
-    require(actor, Action.LOOK)
+    require(actor, Action.TEST_HOST)
     running = host.tests.filter(finished_at=None, requested_at__gt=timezone.now() - LONGEST_TEST).first()
     if running is not None:
         return running

@@ -67,7 +67,7 @@ def _look(host: Host, transport: Transport, found: _Findings) -> None:
     store_cards(host, facts, source="test")
     _host(facts, found)
     _cards(facts, found)
-    _sight(facts, found)
+    _sight(host, facts, found)
     _disk(facts, found)
     _tools(transport, found)
 
@@ -92,7 +92,7 @@ def _cards(facts: HostFacts, found: _Findings) -> None:
         found.add("Cards", "ok", f"{len(facts.gpus.gpus)} x {first.name}, driver {first.driver_version}.")
 
 
-def _sight(facts: HostFacts, found: _Findings) -> None:
+def _sight(host: Host, facts: HostFacts, found: _Findings) -> None:
     if isinstance(facts.files, Unknown):
         found.add("Who holds the cards", "unknown", facts.files.reason)
     elif facts.files.partial:
@@ -100,12 +100,21 @@ def _sight(facts: HostFacts, found: _Findings) -> None:
             "Who holds the cards",
             "unknown",
             "This login may not see the files of other users' processes.",
-            hint="Log in as root, or let the login use sudo without a password and tick sudo here.",
+            hint=_as_root(host),
         )
     else:
         held = [holder for holder in facts.files.holders if holder.cards]
         commands = "; ".join(facts.details[h.pid].command[:80] for h in held if h.pid in facts.details)
         found.add("Who holds the cards", "ok", f"{len(held)} processes{': ' + commands if commands else ''}.")
+
+
+def _as_root(host: Host) -> str:
+    """How this host is looked at with root's eyes, in the words of its form."""
+    if host.transport == Host.TransportKind.PCT:
+        return f"Let {host.via} enter the container as root."
+    who = "Run the panel as root" if host.transport == Host.TransportKind.LOCAL else "Log in as root"
+    login = "its user" if host.transport == Host.TransportKind.LOCAL else "the login"
+    return f"{who}, or let {login} use sudo without a password and tick “Use sudo where root is needed” under Edit."
 
 
 def _disk(facts: HostFacts, found: _Findings) -> None:

@@ -11,6 +11,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from controlpanel.access import Action, requires
+from controlpanel.models import AuditEntry
 from controlpanel.views.asking import asking
 from hosts import services
 from hosts.forms import BaselineForm, HostForm, TrustForm
@@ -88,7 +89,7 @@ def host_part(request: HttpRequest, pk: int, part: str) -> HttpResponse:
 
 
 @require_POST
-@requires(Action.LOOK)
+@requires(Action.TEST_HOST)
 def test(request: HttpRequest, pk: int) -> HttpResponse:
     """Ask a worker to try the connection."""
     found = _host(pk)
@@ -175,11 +176,13 @@ def _page(request: HttpRequest, host: Host, *, status: int = 200, **more: Any) -
 
 
 def _context(host: Host) -> dict[str, Any]:
-    keys = list(host.keys.order_by("-offered_at"))
+    keys = list(host.keys.select_related("pinned_by").order_by("-offered_at"))
     pinned = [key for key in keys if key.pinned_at]
     offered = [key for key in keys if not key.pinned_at]
     for key in keys:
         key.file = f"/etc/ssh/ssh_host_{KEY_FILES.get(key.key_type, 'ecdsa')}_key.pub"  # type: ignore[attr-defined]
+    for key in pinned:
+        key.trusted_by = _trusted_by(key)  # type: ignore[attr-defined]
     return {
         "host": host,
         "pinned": pinned,
@@ -192,3 +195,14 @@ def _context(host: Host) -> dict[str, Any]:
         "placements": host.placements.select_related("deployment"),
         "trust_form": TrustForm(),
     }
+
+
+def _trusted_by(key: HostKey) -> str:
+    """Who compared the fingerprint. The audit still knows somebody whose account was deleted."""
+    if key.pinned_by is not None:
+        return key.pinned_by.get_username()
+    host = {"target_type": Host._meta.label_lower, "target_id": str(key.host_id)}
+    for entry in AuditEntry.objects.filter(action="trust host key", **host):
+        if entry.detail.get("fingerprint") == key.fingerprint:
+            return f"{entry.actor_name}, whose account was deleted since"
+    return "the panel itself when it was set up"

@@ -14,9 +14,9 @@ from controlpanel.access import ALLOWED, Action, Permissions, Role, may, require
 LOOK_ONLY = {"look"}
 TABLE = {
     "viewer": LOOK_ONLY,
-    "operator": {"look", "ask", "start"},
-    "approver": {"look", "approve", "trust_host_key", "confirm_kill"},
-    "administrator": {"look", "edit_host", "edit_profile", "edit_deployment", "manage_people"},
+    "operator": {"look", "ask", "start", "test_host"},
+    "approver": {"look", "test_host", "approve", "trust_host_key", "confirm_kill"},
+    "administrator": {"look", "test_host", "edit_host", "edit_profile", "edit_deployment", "manage_people"},
 }
 
 

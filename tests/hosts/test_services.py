@@ -185,7 +185,7 @@ def deeds(actor: User) -> dict[str, Callable[[], object]]:
     ("who", "may"),
     [
         ("stranger", set()),
-        ("viewer", {"test"}),
+        ("viewer", set()),
         ("operator", {"test"}),
         ("approver", {"test", "trust", "forget", "baseline"}),
     ],

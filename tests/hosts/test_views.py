@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
+from django.utils import timezone
 
 from controlpanel.models import AuditEntry
 from hosts.models import Host, HostKey
@@ -75,6 +76,23 @@ def test_fields_of_another_transport_are_forgotten(client_of: ClientOf, administ
     assert (host.transport, host.address, host.vmid) == ("local", "", None)
 
 
+@pytest.mark.parametrize(("transport", "sudo"), [("ssh", True), ("local", True), ("pct", False)])
+def test_sudo_is_offered_where_its_advice_is_given(
+    client_of: ClientOf, administrator: User, transport: str, sudo: bool
+) -> None:
+    node = make_host(name="node")
+    form = NEW | {
+        "transport": transport,
+        "via": str(node.pk) if transport == "pct" else "",
+        "vmid": "129",
+        "sudo": "on",
+    }
+    assert client_of(administrator).post("/hosts/add/", form).status_code == 302
+    assert Host.objects.get(name="gpu-box").sudo == sudo
+    page = client_of(administrator).get("/hosts/add/?transport=local").content.decode()
+    assert 'data-shows-for="transport=ssh|local"' in page
+
+
 def test_editing_refuses_a_loop_and_keeps_the_form(client_of: ClientOf, administrator: User) -> None:
     first = make_host(name="first")
     second = make_host(name="second", via=first)
@@ -104,6 +122,32 @@ def test_a_key_is_trusted_only_with_the_fingerprint_of_the_host(client_of: Clien
     assert client_of(approver).post(path, {"fingerprint": whole_line}).status_code == 302
     key.refresh_from_db()
     assert key.pinned_at is not None and key.pinned_by == approver
+
+
+def test_who_trusted_a_key_is_named_also_after_they_left(
+    client_of: ClientOf, approver: User, administrator: User
+) -> None:
+    host = make_host()
+    key = make_key(host)
+    client_of(approver).post(f"/hosts/{host.pk}/keys/{key.pk}/trust/", {"fingerprint": key.fingerprint})
+    client = client_of(administrator)
+    assert "<dd>approver, <time" in client.get(f"/hosts/{host.pk}/").content.decode()
+    approver.delete()
+    assert "<dd>approver, whose account was deleted since, <time" in client.get(f"/hosts/{host.pk}/").content.decode()
+
+    unknown = make_key(make_host(), pinned_at=timezone.now())
+    page = client.get(f"/hosts/{unknown.host_id}/").content.decode()
+    assert "<dd>the panel itself when it was set up, <time" in page
+
+
+def test_a_viewer_neither_sees_nor_may_press_test(client_of: ClientOf, viewer: User, operator: User) -> None:
+    host = make_host()
+    make_host_test(host)
+    for person, sees, status in ((viewer, False, 403), (operator, True, 302)):
+        client = client_of(person)
+        for path in (f"/hosts/{host.pk}/", f"/hosts/{host.pk}/part/test/"):
+            assert ("again</button>" in client.get(path).content.decode()) == sees
+        assert client.post(f"/hosts/{host.pk}/test/").status_code == status
 
 
 def test_an_operator_neither_sees_nor_may_press_trust(client_of: ClientOf, operator: User) -> None:
