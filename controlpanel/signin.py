@@ -40,6 +40,11 @@ def somebody_can_sign_in() -> bool:
     return any(user.has_usable_password() for user in administrators)
 
 
+def nobody_is_known() -> bool:
+    """Whether no person was ever added: then the sign-in page may say so, there is nothing to give away."""
+    return not User.objects.exists()
+
+
 def make_link(*, user: User | None = None) -> NewLink:
     """Make a link that works once within 24 hours: for `user` to choose a password, or for the first
     administrator.

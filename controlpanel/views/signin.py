@@ -41,6 +41,7 @@ def log_in(request: HttpRequest) -> HttpResponse:
             return redirect(_next(request))
         form.add_error(None, REFUSAL)
     context = {"form": form, "next": request.GET.get("next") or request.POST.get("next", "")}
+    context["nobody_yet"] = signin.nobody_is_known()
     return render(request, "registration/login.html", context)
 
 

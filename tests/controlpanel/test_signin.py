@@ -54,6 +54,15 @@ def test_the_first_administrator_gets_every_role_and_is_signed_in(client: Client
     assert signin.somebody_can_sign_in()
 
 
+def test_before_anybody_exists_the_sign_in_page_says_where_the_link_is(client: Client, db: None) -> None:
+    page = client.get("/login/").content.decode()
+    assert "in the terminal where the panel runs" in page and 'type="password"' not in page
+
+    User.objects.create_user("ana")
+    page = client.get("/login/").content.decode()
+    assert "terminal" not in page and 'type="password"' in page
+
+
 def test_a_used_link_is_spent(client: Client, link: signin.NewLink) -> None:
     client.post(link.path, GOOD)
 
