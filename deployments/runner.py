@@ -311,7 +311,14 @@ def _left_behind(job: Job) -> str:
     launch = job.deployment.live_launch
     if launch is None:
         return f"{job.deployment_name} is down."
-    return f"{job.deployment_name}: launch {str(launch.pk)[:8]} is {launch.state}."
+    if launch.job_id != job.pk and job.effects.filter(kind__startswith="signal").exists():
+        return f"{job.deployment_name} was told to end and may be down."
+    what = f" with {launch.revision}" if launch.revision else ""
+    if launch.state == LaunchState.SERVING:
+        return f"{job.deployment_name} was serving{what} when last looked at."
+    if launch.state == LaunchState.STARTING:
+        return f"{job.deployment_name} was starting{what} and may still come up."
+    return f"Whether {job.deployment_name} runs{what} is not known."
 
 
 def _tell(job_id: int) -> None:

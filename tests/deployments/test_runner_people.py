@@ -35,7 +35,8 @@ def test_cancelling_while_a_step_works(serving: Story, monkeypatch: pytest.Monke
     serving.host.after[kind] = lambda: cancel(serving)
     assert serving.work().state == JobState.CANCELLED
     assert "launch start" not in serving.host.sent and "locks release" in serving.host.sent
-    assert "Cancelled by operator" in serving.job.summary
+    left = "was told to end and may be down." if kind == "stop TERM" else "is down."
+    assert serving.job.summary == f"Cancelled by operator. {serving.deployment} {left}"
     assert not serving.job.card_claims.exists()
     assert StepState.PENDING not in serving.steps().values() and StepState.RUNNING not in serving.steps().values()
 
@@ -70,6 +71,8 @@ def test_cancelling_a_launch_whose_answer_was_lost_settles_it_first(idle: Story,
     launch = Launch.objects.get()
     assert launch.state == (LaunchState.STARTING if arrived else LaunchState.ABANDONED)
     assert launch.pid == (500 if arrived else None)
+    left = f"was starting with {launch.revision} and may still come up." if arrived else "is down."
+    assert idle.job.summary == f"Cancelled by operator. {idle.deployment} {left}"
 
 
 def test_a_launch_that_never_says_who_it_is_stays_unknown(idle: Story) -> None:
