@@ -89,7 +89,13 @@ def _refuse_while_used(host: Host) -> None:
             )
         busy = used.placements.filter(deployment__jobs__isnull=False, deployment__jobs__ended_at=None).first()
         if busy is not None:
-            raise Refused(f"A job of {busy.deployment} is at work on {used}.", hint="Wait until it has ended.")
+            job = busy.deployment.active_job
+            doing = "waits for a person" if job and job.state == "waiting" else "is at work"
+            raise Refused(
+                f"A job of {busy.deployment} on {used} {doing}.",
+                hint="Wait until it has ended, or cancel it.",
+                link=(job.get_absolute_url(), f"Open job {job.pk}") if job else None,
+            )
 
 
 def _save(host: Host, action: str, *, actor: User, address: str) -> Host:

@@ -15,6 +15,7 @@ from django.db import models, transaction
 from django.db.models import F, Q
 from django.db.models.expressions import CombinedExpression
 from django.db.models.functions import Now
+from django.urls import reverse
 
 from deployments.lifecycle import (
     ACTIVE,
@@ -90,6 +91,10 @@ class Job(models.Model):
 
     def __str__(self) -> str:
         return f"job {self.pk}: {self.kind} {self.deployment_name}"
+
+    def get_absolute_url(self) -> str:
+        """The address of its page."""
+        return reverse("deployments:job", args=[self.pk])
 
     @property
     def is_active(self) -> bool:

@@ -10,6 +10,7 @@ from controlpanel.access import Action, require
 from controlpanel.live import hints
 from controlpanel.refusal import Refused
 from deployments.models import Deployment, Launch, Placement, Revision
+from deployments.services.jobs import wait_for
 from hosts.models import Gpu, Host
 
 EDITABLE = (
@@ -87,8 +88,8 @@ def update_deployment(
 
 def _refuse_while_it_runs(before: Deployment, *, revision: Revision, host: Host) -> None:
     """What a job is at work on stays as it is; what serves does not change its place or its port."""
-    if before.active_job is not None:
-        raise Refused(f"A job is at work on {before}.", hint="Wait until it has ended.")
+    if (job := before.active_job) is not None:
+        raise wait_for(job, f"{before} is not changed while a job of it goes on.")
     if before.live_launch is None:
         return
     if before.placement.host_id != host.pk:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from django.contrib.auth.models import User
@@ -15,6 +15,7 @@ from controlpanel import audit
 from controlpanel.access import Action, may, require
 from controlpanel.live import hints
 from controlpanel.refusal import Refused
+from controlpanel.templatetags.words import duration
 from deployments import tasks
 from deployments.lifecycle import JobKind, JobState
 from deployments.models import CardClaim, Deployment, Gate, Job, JobStep, Placement, PortClaim, Revision
@@ -110,20 +111,39 @@ def _busy(deployment: Deployment) -> Refused:
     """Say which job is in the way."""
     own = deployment.active_job
     if own is not None:
-        return Refused(
-            f"{own.requested_by_name} has already asked for a {own.kind} of {deployment} (job {own.pk}, {own.state}).",
-            hint="Open that job; wait for its end or cancel it.",
-        )
+        return wait_for(own, f"{own.requested_by_name} has already asked for a {own.kind} of {deployment}.")
     placement = deployment.placement
     card = CardClaim.objects.filter(machine=placement.host.machine, gpu_uuid__in=placement.gpu_uuids).first()
     claim = card or PortClaim.objects.filter(host=placement.host, port=deployment.port).first()
     if claim is None:
         return Refused("Another job has just ended here.", hint="Try again.")
-    what = "one of its cards" if card is not None else f"port {deployment.port}"
-    return Refused(
-        f"Job {claim.job_id} ({claim.job.kind} of {claim.job.deployment_name}) works with {what}.",
-        hint="Wait for its end, or cancel it.",
-    )
+    what = f"a card of {deployment}" if card is not None else f"port {deployment.port}"
+    return wait_for(claim.job, f"A {claim.job.kind} of {claim.job.deployment_name} holds {what}.")
+
+
+def wait_for(job: Job, why: str) -> Refused:
+    """A refusal because ``job`` is not over: what it does or for whom it waits, since when, and its page."""
+    hint = "Wait for its end, or cancel it."
+    match job.state:
+        case JobState.WAITING:
+            gate = job.open_gate
+            approval = gate is None or gate.kind == "plan"
+            doing = (
+                f"has waited for {'an approval' if approval else 'an answer'}{_for(gate.opened_at if gate else None)}"
+            )
+            hint = f"{'Approve or discard its plan' if approval else 'Answer its question'} first, or cancel it."
+        case JobState.UNKNOWN:
+            doing = f"has been without contact to its host{_for(job.contact_lost_at)}"
+        case JobState.QUEUED:
+            doing = f"has waited for a worker{_for(job.created_at)}"
+        case _:
+            doing = f"has been at work{_for(job.started_at)}"
+    return Refused(f"{why} Job {job.pk} {doing}.", hint=hint, link=(job.get_absolute_url(), f"Open job {job.pk}"))
+
+
+def _for(since: datetime | None) -> str:
+    """How long ago that was, where it is known."""
+    return f" for {duration((timezone.now() - since).total_seconds(), parts=1)}" if since else ""
 
 
 # --- Answers --------------------------------------------------------------------------------------------------------

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from django.contrib.auth.models import User
+from django.utils import timezone
 
 from controlpanel import audit
 from controlpanel.models import AuditEntry
 from deployments import services
 from deployments.lifecycle import JobKind, JobState, StepState
-from deployments.models import CardClaim, Job, PortClaim
+from deployments.models import CardClaim, Gate, Job, PortClaim
 from deployments.services import Refused
 from deployments.steps.recipes import RECIPES
 from hosts.models import Host
 from tests.deployments.test_claim import together
-from tests.factories import make_deployment, make_gpu, make_host, make_job, make_profile, make_revision
+from tests.factories import make_deployment, make_gate, make_gpu, make_host, make_job, make_profile, make_revision
 
 Ask = Callable[..., Job]
 pytestmark = pytest.mark.django_db
@@ -88,10 +90,29 @@ def test_a_second_click_names_the_first_job(ask: Ask) -> None:
     job = ask(deployment)
     with pytest.raises(Refused) as refused:
         ask(deployment, kind=JobKind.STOP)
-    assert refused.value.message == (
-        f"operator has already asked for a restart of {deployment} (job {job.pk}, queued)."
+    assert refused.value.message.startswith(
+        f"operator has already asked for a restart of {deployment}. Job {job.pk} has waited for a worker for "
     )
+    assert refused.value.link == (f"/jobs/{job.pk}/", f"Open job {job.pk}")
     assert Job.objects.count() == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "message", "hint"),
+    [
+        ("plan", "has waited for an approval for 3 min.", "Approve or discard its plan first, or cancel it."),
+        ("kill", "has waited for an answer for 3 min.", "Answer its question first, or cancel it."),
+    ],
+)
+def test_a_job_that_waits_for_a_person_is_not_called_at_work(ask: Ask, kind: str, message: str, hint: str) -> None:
+    deployment = make_deployment()
+    job = make_job(deployment, state=JobState.WAITING)
+    gate = make_gate(job, kind=kind)
+    Gate.objects.filter(pk=gate.pk).update(opened_at=timezone.now() - timedelta(minutes=3, seconds=5))
+    with pytest.raises(Refused) as refused:
+        ask(deployment)
+    assert refused.value.message == f"olga has already asked for a restart of {deployment}. Job {job.pk} {message}"
+    assert refused.value.hint == hint
 
 
 def test_a_card_that_another_job_works_with(ask: Ask) -> None:
@@ -104,7 +125,7 @@ def test_a_card_that_another_job_works_with(ask: Ask) -> None:
     job = ask(one)
     with pytest.raises(Refused) as refused:
         ask(other)
-    assert refused.value.message == f"Job {job.pk} (restart of {one}) works with one of its cards."
+    assert refused.value.message.startswith(f"A restart of {one} holds a card of {other}. Job {job.pk} ")
     assert CardClaim.objects.count() == 1 and PortClaim.objects.count() == 1
     assert Job.objects.count() == 1
 
@@ -129,7 +150,7 @@ def test_a_port_that_another_job_works_with(ask: Ask) -> None:
     one = make_deployment(host=host, gpus=[make_gpu(host)])
     other = make_deployment(host=host, gpus=[make_gpu(host)])
     job = ask(one)
-    with pytest.raises(Refused, match=rf"Job {job.pk} .* works with port 30000"):
+    with pytest.raises(Refused, match=rf"holds port 30000. Job {job.pk} "):
         ask(other)
 
 

@@ -126,7 +126,7 @@ def test_changing_a_deployment(administrator: User) -> None:
     deployment.refresh_from_db()
     assert deployment.drain_seconds == 5
     job = make_job(deployment, state=JobState.WAITING)
-    with pytest.raises(Refused, match="A job is at work"):
+    with pytest.raises(Refused, match=rf"Job {job.pk} has waited for an approval"):
         update(deployment, administrator)
     Job.objects.filter(pk=job.pk).update(state=JobState.FAILED)
     make_launch(deployment)
