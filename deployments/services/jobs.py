@@ -135,9 +135,9 @@ def wait_for(job: Job, why: str) -> Refused:
         case JobState.UNKNOWN:
             doing = f"has been without contact to its host{_for(job.contact_lost_at)}"
         case JobState.QUEUED:
-            doing = f"has waited for a worker{_for(job.created_at)}"
+            doing = "waits for a worker"
         case _:
-            doing = f"has been at work{_for(job.started_at)}"
+            doing = "is at work"
     return Refused(f"{why} Job {job.pk} {doing}.", hint=hint, link=(job.get_absolute_url(), f"Open job {job.pk}"))
 
 

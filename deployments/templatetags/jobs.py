@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from django import template
+from datetime import timedelta
 
-from deployments.models import Job
+from django import template
+from django.utils import timezone
+
+from controlpanel.templatetags.ui import lasted
+from deployments.models import Job, JobStep
+from deployments.views import words
 from deployments.views.words import STEP_TITLES, Word, job_word
 
 register = template.Library()
@@ -20,3 +25,19 @@ def word(job: Job) -> Word:
 def step_title(name: str) -> str:
     """What a step does, in a few words."""
     return STEP_TITLES.get(name, "")
+
+
+@register.simple_tag
+def spent(of: Job | JobStep) -> dict[str, str]:
+    """``work`` and ``waited`` (for a person) of a job or a step; what goes on is counted on by the browser.
+
+    Both are empty when it has not begun, or when it is not known how long it took.
+    """
+    now = timezone.now()
+    found = words.spent(of, now=now)
+    if found is None:
+        return {"work": "", "waited": ""}
+    at_work = not found.is_over and not found.waits
+    work = lasted(now - found.work, None if at_work else now)
+    waited = lasted(now - found.waited, None if found.waits else now) if found.waited >= timedelta(seconds=1) else ""
+    return {"work": work, "waited": waited}

@@ -106,7 +106,7 @@ def _context(request: HttpRequest, job: Job) -> dict[str, Any]:
         "word": job_word(job),
         "card": gate_card(job, user=request.user),
         "answered": [gate for gate in job.gates.all() if gate.answered_at],
-        "steps": job.steps.prefetch_related("checks", "effects"),
+        "steps": job.steps.prefetch_related("checks", "effects", "gates"),
         "may_cancel": job.is_active and not job.cancel_requested_by and _may_cancel(request),
         "gpus": deployment.placement.gpus if deployment else [],
         **outcome(job),

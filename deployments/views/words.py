@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 
-from deployments.lifecycle import JobKind, JobState, StepState
-from deployments.models import Deployment, Job, JobStep
+from deployments.lifecycle import ENDED, JobKind, JobState, StepState
+from deployments.models import Deployment, Gate, Job, JobStep
 
 DOING = {JobKind.RESTART: "Restarting", JobKind.START: "Starting", JobKind.STOP: "Stopping"}
 STEP_TITLES = {
@@ -17,6 +19,7 @@ STEP_TITLES = {
     "check": "ready, and really answers",
     "benchmark": "tokens per second",
 }
+ZERO = timedelta()
 UNDONE = (StepState.PENDING, StepState.RUNNING)
 
 
@@ -59,3 +62,31 @@ def deployment_word(deployment: Deployment, *, active: Job | None) -> Word:
     if active is not None and active.state != JobState.WAITING:
         return job_word(active)
     return Word("service", deployment.state, "")
+
+
+@dataclass(frozen=True)
+class Spent:
+    """How long a job or a step took: the work, and apart from it the waiting for a person."""
+
+    work: timedelta
+    waited: timedelta
+    is_over: bool
+    waits: bool
+
+
+def spent(of: Job | JobStep, *, now: datetime) -> Spent | None:
+    """The time ``of`` took so far, or in all. Reads ``of.gates`` (prefetch it for lists). None: not known."""
+    over = of.state in ENDED if isinstance(of, Job) else of.state != StepState.RUNNING
+    if of.started_at is None or (over and of.ended_at is None):
+        return None
+    end = of.ended_at or now
+    gates = list(of.gates.all())
+    waited = _waited(gates, of.started_at, end)
+    waits = not over and any(gate.answered_at is None for gate in gates)
+    return Spent(max(end - of.started_at - waited, ZERO), waited, over, waits)
+
+
+def _waited(gates: Iterable[Gate], start: datetime, end: datetime) -> timedelta:
+    """For how long of that time a question was open. One is open at a time, so they add up."""
+    open_for = (min(gate.answered_at or end, end) - max(gate.opened_at, start) for gate in gates)
+    return sum((max(length, ZERO) for length in open_for), ZERO)
