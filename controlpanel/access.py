@@ -11,6 +11,7 @@ from typing import Concatenate, ParamSpec
 
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, User
 from django.core.exceptions import PermissionDenied
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponseBase
 
 P = ParamSpec("P")
@@ -72,6 +73,12 @@ def roles_of(user: Person) -> frozenset[Role]:
 def may(user: Person, action: Action) -> bool:
     """Whether `user` may do `action`; strangers and switched-off users may do nothing."""
     return any(action in ALLOWED[role] for role in roles_of(user))
+
+
+def people_who_may(*actions: Action) -> QuerySet[User]:
+    """The active people who may do one of `actions`, by name."""
+    roles = [role for role in ALLOWED if ALLOWED[role].intersection(actions)]
+    return User.objects.filter(is_active=True, groups__name__in=roles).distinct().order_by("username")
 
 
 def require(user: Person, action: Action) -> None:

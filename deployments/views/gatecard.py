@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.contrib.auth.models import User
 
-from controlpanel.access import ALLOWED, Action, Person, may
+from controlpanel.access import ALLOWED, Action, Person, may, people_who_may
 from deployments.models import Gate, Job
 from deployments.services import why_not_answer
 
@@ -26,11 +26,24 @@ class Choice:
 
 
 @dataclass(frozen=True)
+class WaysOut:
+    """What a reader can do who may not take the recommended choice: ask one of ``people``, or invite a ``role``.
+
+    ``own``: the reader may not only because they have asked for the job.
+    """
+
+    own: bool
+    people: list[str]
+    role: str
+
+
+@dataclass(frozen=True)
 class GateCard:
     """A question with its choices; the first one is recommended."""
 
     gate: Gate
     choices: list[Choice]
+    ways_out: WaysOut | None = None
 
     @property
     def recommended(self) -> Choice | None:
@@ -63,7 +76,16 @@ def gate_card(job: Job, *, user: Person) -> GateCard | None:
     gate = next((gate for gate in job.gates.all() if gate.answered_at is None), None)
     if gate is None:
         return None
-    return GateCard(gate, [_choice(job, choice, user=user) for choice in gate.choices])
+    card = GateCard(gate, [_choice(job, choice, user=user) for choice in gate.choices])
+    return card if card.recommended else replace(card, ways_out=_ways_out(job, gate, user=user))
+
+
+def _ways_out(job: Job, gate: Gate, *, user: Person) -> WaysOut:
+    """Who else may take the recommended choice, by name."""
+    action = Action(gate.choices[0]["action"])
+    others = people_who_may(action, *([Action.APPROVE] if action == Action.ASK else []))
+    people = [person.get_username() for person in others if not why_not_answer(job, action, person)]
+    return WaysOut(may(user, action), people, role=next(role for role in ALLOWED if action in ALLOWED[role]))
 
 
 def _choice(job: Job, choice: dict[str, Any], *, user: Person) -> Choice:
