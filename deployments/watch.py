@@ -6,6 +6,7 @@ import threading
 import time
 from dataclasses import dataclass
 
+from django.db.models import Exists
 from django.utils import timezone
 
 from controlpanel.live import hints
@@ -58,14 +59,14 @@ class DeploymentWatcher:
         for watched in self._on(host):
             listens = bool(facts.listeners.on_port(watched.deployment.port))
             if watched.launch is None:
-                _judge_without_launch(watched.deployment, listens=listens)
+                _judge_without_launch(watched.deployment, host, listens=listens)
             else:
-                _judge(watched.launch, facts.host, facts.processes, listens=listens)
+                _judge(watched.launch, host, facts.host, facts.processes, listens=listens)
 
     def lost(self, host: Host, reason: str) -> None:
         """Unreachable means unknown: users may still be served."""
         for watched in self._on(host):
-            _set(watched.deployment, ServiceState.UNKNOWN, f"{host} cannot be read: {reason}")
+            _set(watched.deployment, host, ServiceState.UNKNOWN, f"{host} cannot be read: {reason}")
 
 
 def _watched() -> dict[int, list[Watched]]:
@@ -81,35 +82,50 @@ def _watched() -> dict[int, list[Watched]]:
     return found
 
 
-def _judge(launch: Launch, host: HostIdentity, table: ProcessTable, *, listens: bool) -> None:
+def _judge(launch: Launch, host: Host, identity: HostIdentity, table: ProcessTable, *, listens: bool) -> None:
     process = table.by_pid.get(launch.pid or -1)
-    same_boot = host.boot_id == launch.boot_id
+    same_boot = identity.boot_id == launch.boot_id
     alive = same_boot and process is not None and process.start_time == launch.start_time
     if not alive or process is None or process.is_dead_zombie:
+        if same_boot and _is_older(table, launch):
+            return
         why = "the host has booted" if not same_boot else "its process is gone"
-        serving = Launch.objects.filter(pk=launch.pk, state__in=RUNS)
+        serving = Launch.objects.filter(_held(host), pk=launch.pk, state__in=RUNS)
         if serving.exclude(deployment__jobs__state__in=ACTIVE).update(
             state=LaunchState.ENDED, ended_at=timezone.now(), end_reason=f"found ended: {why}"
         ):
-            _set(launch.deployment, ServiceState.CRASHED, f"It ended outside a job: {why}.")
+            _set(launch.deployment, host, ServiceState.CRASHED, f"It ended outside a job: {why}.")
     elif listens:
-        _set(launch.deployment, ServiceState.SERVING, "")
+        _set(launch.deployment, host, ServiceState.SERVING, "")
     else:
-        _set(launch.deployment, ServiceState.NOT_ANSWERING, f"Nobody listens on port {launch.deployment.port}.")
+        _set(launch.deployment, host, ServiceState.NOT_ANSWERING, f"Nobody listens on port {launch.deployment.port}.")
 
 
-def _judge_without_launch(deployment: Deployment, *, listens: bool) -> None:
+def _is_older(table: ProcessTable, launch: Launch) -> bool:
+    """Whether the table was read before the launch began, and came late: the probe's own shell is in it, and as young
+    as the look. Not by the uptime, which is another in a container.
+    """
+    youngest = max((process.start_time for process in table.by_pid.values()), default=0)
+    return youngest < (launch.start_time or 0)
+
+
+def _judge_without_launch(deployment: Deployment, host: Host, *, listens: bool) -> None:
     if listens:
         detail = f"Something that Relaunch did not start listens on port {deployment.port}."
-        _set(deployment, ServiceState.UNKNOWN, detail)
+        _set(deployment, host, ServiceState.UNKNOWN, detail)
     elif deployment.state != ServiceState.CRASHED:
-        _set(deployment, ServiceState.STOPPED, "")
+        _set(deployment, host, ServiceState.STOPPED, "")
 
 
-def _set(deployment: Deployment, state: ServiceState, detail: str) -> None:
-    """Write the state when it has changed, and only while no job is at work."""
+def _set(deployment: Deployment, host: Host, state: ServiceState, detail: str) -> None:
+    """Write the state when it has changed, and only while no job is at work and the host is this monitor's."""
     if (deployment.state, deployment.state_detail) == (state, detail):
         return  # as it was two seconds ago at most; another write in between is seen then
-    changed = Deployment.objects.filter(pk=deployment.pk).exclude(state=state, state_detail=detail)
+    changed = Deployment.objects.filter(_held(host), pk=deployment.pk).exclude(state=state, state_detail=detail)
     if changed.exclude(jobs__state__in=ACTIVE).update(state=state, state_since=timezone.now(), state_detail=detail):
         hints.hint("overview")
+
+
+def _held(host: Host) -> Exists:
+    """The condition of every write: a monitor that was frozen must not write old states over newer ones."""
+    return Exists(Host.held(host.pk, host.monitor_owner))

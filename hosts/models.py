@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.db import models
+from django.db.models.functions import Now
 
 from hosts import addresses
 
@@ -61,6 +62,14 @@ class Host(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @classmethod
+    def held(cls, pk: int, owner: str) -> models.QuerySet[Host]:
+        """The host while the monitor ``owner`` has it: a condition of everything that it writes of the host.
+
+        One that was frozen finds its lease over, and must not put what it read before in the place of newer facts.
+        """
+        return cls.objects.filter(pk=pk, monitor_owner=owner, monitor_lease_until__gt=Now())
 
     def clean(self) -> None:
         """Refuse what cannot work, with a sentence that says what to write instead."""

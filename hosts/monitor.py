@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import random
+import secrets
 import socket
 import threading
 from collections.abc import Sequence
@@ -21,12 +22,14 @@ from hosts import links
 from hosts.models import Host
 from hosts.probe.facts import HostFacts
 from hosts.probe.probe import watch
-from hosts.readings import not_reached, reached, store_cards
+from hosts.readings import HoldLost, not_reached, reached, store_cards
 from hosts.transport.base import TransportError
 
 logger = logging.getLogger(__name__)
 
-OWNER = f"{socket.gethostname()}:{os.getpid()}"
+OWNER = f"{socket.gethostname()[:32]}:{os.getpid()}:{secrets.token_hex(3)}"
+"""This process. A number follows in the database, another one each time that it takes hosts."""
+MINE = Q(monitor_owner__startswith=f"{OWNER}:")
 LEASE = timedelta(seconds=15)
 EVERY_SECONDS = 1.0
 ROUND_SECONDS = 5.0
@@ -36,7 +39,10 @@ LONGEST_PAUSE = 30.0
 
 
 class Watcher(Protocol):
-    """Somebody who wants to know more about hosts than their cards."""
+    """Somebody who wants to know more about hosts than their cards.
+
+    What it writes about a host counts only while ``Host.held`` by the ``monitor_owner`` of the host it is given.
+    """
 
     def ports(self, host: Host) -> Sequence[int]:
         """Ports whose listeners it wants to see on this host; with any, processes are listed too."""
@@ -57,6 +63,7 @@ class _Follower:
 
     thread: threading.Thread
     stop: threading.Event
+    owner: str
 
 
 class Stopped(Exception):
@@ -69,6 +76,7 @@ class Monitor:
     def __init__(self, *, watchers: Sequence[Watcher] = ()) -> None:
         self._watchers = tuple(watchers)
         self._followers: dict[int, _Follower] = {}
+        self._rounds = 0
 
     def run(self, stop: threading.Event) -> None:
         """Work until ``stop``; a round that fails is logged and tried again."""
@@ -83,37 +91,46 @@ class Monitor:
             follower.stop.set()
         for follower in self._followers.values():
             follower.thread.join(timeout=3.0)
-        Host.objects.filter(monitor_owner=OWNER).update(monitor_owner="", monitor_lease_until=None)
+        Host.objects.filter(MINE).update(monitor_owner="", monitor_lease_until=None)
         links.POOL.close_all()
 
     def _round(self) -> None:
-        """Renew the leases, start threads for hosts that are ours now, end those of hosts that are not."""
-        free = Q(monitor_owner=OWNER) | Q(monitor_lease_until=None) | Q(monitor_lease_until__lt=Now())
-        known = Host.objects.exclude(reach=Host.Reach.UNKNOWN)
-        known.filter(free).update(monitor_owner=OWNER, monitor_lease_until=Now() + LEASE)
-        ours = set(known.filter(monitor_owner=OWNER).values_list("pk", flat=True))
-        for pk in list(self._followers):
-            if pk not in ours or not self._followers[pk].thread.is_alive():
-                self._followers.pop(pk).stop.set()
-        for pk in ours - self._followers.keys():
-            self._follow(pk)
+        """Renew the leases, start threads for hosts that are ours now, end those of hosts that are not.
 
-    def _follow(self, pk: int) -> None:
+        A lease that has run out is not renewed, also where nobody else took the host: what our thread has read
+        may have waited for as long as we were frozen, so a new one reads anew.
+        """
+        self._rounds += 1
+        known, until = Host.objects.exclude(reach=Host.Reach.UNKNOWN), Now() + LEASE
+        lasting = known.filter(MINE, monitor_lease_until__gt=Now())
+        lasting.update(monitor_lease_until=until)
+        free = known.filter(Q(monitor_lease_until=None) | Q(monitor_lease_until__lte=Now()))
+        free.update(monitor_owner=f"{OWNER}:{self._rounds}", monitor_lease_until=until)
+        ours = dict(lasting.values_list("pk", "monitor_owner"))
+        for pk, follower in list(self._followers.items()):
+            if ours.get(pk) != follower.owner or not follower.thread.is_alive():
+                self._followers.pop(pk).stop.set()
+        for pk in ours.keys() - self._followers.keys():
+            self._follow(pk, ours[pk])
+
+    def _follow(self, pk: int, owner: str) -> None:
         stop = threading.Event()
-        thread = threading.Thread(target=self._run_host, args=(pk, stop), name=f"host-{pk}", daemon=True)
-        self._followers[pk] = _Follower(thread, stop)
+        thread = threading.Thread(target=self._run_host, args=(pk, owner, stop), name=f"host-{pk}", daemon=True)
+        self._followers[pk] = _Follower(thread, stop, owner)
         thread.start()
 
-    def _run_host(self, pk: int, stop: threading.Event) -> None:
+    def _run_host(self, pk: int, owner: str, stop: threading.Event) -> None:
         """Read one host for as long as it is ours; after trouble try again, ever more calmly."""
         pause = FIRST_PAUSE
         while not stop.is_set():
             close_old_connections()
-            host = Host.objects.select_related("via").filter(pk=pk).first()
+            host = Host.held(pk, owner).select_related("via").first()
             if host is None:
                 return
             try:
                 pause = self._read(host, stop) or pause
+            except HoldLost:
+                return
             except TransportError as error:
                 if not stop.is_set():
                     self._trouble(host, error)
@@ -124,7 +141,7 @@ class Monitor:
                 stop.wait(LONGEST_PAUSE)
 
     def _trouble(self, host: Host, error: TransportError) -> None:
-        not_reached(host, error)
+        not_reached(host, error, owner=host.monitor_owner)
         for watcher in self._watchers:
             watcher.lost(host, str(error))
 
@@ -179,6 +196,7 @@ class _Keeper:
         now = facts.measured_at.timestamp()
         if facts.gpus == self._last and now - self._stored_at < REFRESH_SECONDS:
             return
-        store_cards(self._host, facts, source="nvidia-smi")
-        reached(self._host, facts)
+        owner = self._host.monitor_owner
+        store_cards(self._host, facts, source="nvidia-smi", owner=owner)
+        reached(self._host, facts, owner=owner)
         self._last, self._stored_at = facts.gpus, now

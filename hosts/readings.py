@@ -15,8 +15,15 @@ from hosts.probe.gpus import GpuReading
 from hosts.transport.base import HostKeyChanged, HostKeyUnknown, TransportError
 
 
-def store_cards(host: Host, facts: HostFacts, *, source: str) -> None:
-    """Write the last reading of every card. A card that cannot be read keeps its row and says why."""
+class HoldLost(Exception):
+    """The host is another monitor's now, or nobody's: nothing was written."""
+
+
+def store_cards(host: Host, facts: HostFacts, *, source: str, owner: str = "") -> None:
+    """Write the last reading of every card. A card that cannot be read keeps its row and says why.
+
+    ``owner``: the monitor that has read it. Raises HoldLost when the host is not its any more.
+    """
     readings: tuple[GpuReading, ...] = ()
     if isinstance(facts.gpus, Unknown):
         problem = facts.gpus.reason
@@ -29,6 +36,9 @@ def store_cards(host: Host, facts: HostFacts, *, source: str) -> None:
         # Not listed is not free: its last value must not be taken for a fresh one.
         missing.update(used_mib=None, unread_reason=problem or "nvidia-smi does not list this card any more.")
         Host.objects.filter(pk=host.pk).exclude(gpu_problem=problem).update(gpu_problem=problem)
+        # Asked last: whoever is frozen on the way here finds it out.
+        if owner and not Host.held(host.pk, owner).exists():
+            raise HoldLost
     hints.hint("gpus")
 
 
@@ -69,27 +79,29 @@ def _number(value: float | Unknown) -> float | None:
     return None if isinstance(value, Unknown) else value
 
 
-def reached(host: Host, facts: HostFacts) -> None:
-    """The host has answered."""
+def reached(host: Host, facts: HostFacts, *, owner: str = "") -> None:
+    """The host has answered. ``owner``: the monitor that says so; nothing is written when the host is not its."""
     boot = "" if isinstance(facts.host, Unknown) else facts.host.boot_id
-    _reach(
-        host, Host.Reach.REACHABLE, problem="", hint="", boot_id=boot or host.boot_id, last_seen_at=facts.measured_at
-    )
+    seen = {"boot_id": boot or host.boot_id, "last_seen_at": facts.measured_at}
+    _reach(host, Host.Reach.REACHABLE, owner, problem="", hint="", **seen)
 
 
-def not_reached(host: Host, error: TransportError) -> None:
-    """The host has not answered: why, and what to do. An unknown host key is kept for a person to compare."""
+def not_reached(host: Host, error: TransportError, *, owner: str = "") -> None:
+    """The host has not answered: why, and what to do. An unknown host key is kept for a person to compare.
+
+    ``owner`` as in ``reached``.
+    """
     if isinstance(error, HostKeyUnknown | HostKeyChanged):
         host.keys.get_or_create(
             key_type=error.key.key_type,
             fingerprint=error.key.fingerprint,
             defaults={"key_base64": error.key.key_base64},
         )
-    _reach(host, Host.Reach.UNREACHABLE, problem=str(error), hint=error.hint)
+    _reach(host, Host.Reach.UNREACHABLE, owner, problem=str(error), hint=error.hint)
 
 
-def _reach(host: Host, reach: Host.Reach, **fields: object) -> None:
-    changed = Host.objects.filter(pk=host.pk).exclude(reach=reach)
-    if changed.update(reach=reach, reach_since=timezone.now()):
+def _reach(host: Host, reach: Host.Reach, owner: str, **fields: object) -> None:
+    row = Host.held(host.pk, owner) if owner else Host.objects.filter(pk=host.pk)
+    if row.exclude(reach=reach).update(reach=reach, reach_since=timezone.now()):
         hints.hint("overview")
-    Host.objects.filter(pk=host.pk).update(**fields)
+    row.update(**fields)

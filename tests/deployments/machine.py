@@ -13,6 +13,8 @@ from hosts.probe.frames import Frame, Section
 BOOT = "11111111-2222-3333-4444-555555555555"
 OTHER_BOOT = "99999999-2222-3333-4444-555555555555"
 SGLANG = "/opt/sglang/bin/python -m sglang.launch_server --model-path /models/qwen-27b --tp 2 --port 30000"
+LOOK = 500_000
+"""When the probe looks, in clock ticks since boot: so young is its own shell."""
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
@@ -62,7 +64,7 @@ class Machine:
             "gpus": self._gpus(),
             "memory": self._gpus(),
             "apps": self._apps(),
-            "procs": "".join(self._stat(proc) for proc in [Proc(1, 1, "init", parent=0), *self.procs.values()]),
+            "procs": "".join(self._stat(proc) for proc in self._all_procs()),
             "uids": "".join(
                 f"dr-xr-xr-x 9 {proc.uid} {proc.uid} 0 Jan 1 00:00 /proc/{proc.pid}\n" for proc in self.procs.values()
             ),
@@ -93,6 +95,10 @@ class Machine:
             "clock_ticks 100\n/proc/self/status:Uid:\t0\t0\t0\t0\n/proc/meminfo:MemTotal: 65536000 kB\n"
             "/proc/meminfo:MemAvailable: 65536000 kB\n"
         )
+
+    def _all_procs(self) -> list[Proc]:
+        """With init, and the probe itself."""
+        return [Proc(1, 1, "init", parent=0), *self.procs.values(), Proc(4_000_000, LOOK, "sh")]
 
     def _gpus(self) -> str:
         lines = ["index, uuid, pci.bus_id, memory.total [MiB], memory.used [MiB], name"]

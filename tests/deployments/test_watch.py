@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.utils import timezone
 
 from deployments.lifecycle import JobState, LaunchState, ServiceState
 from deployments.models import Deployment, Launch
 from deployments.watch import DeploymentWatcher
-from tests.deployments.machine import BOOT, OTHER_BOOT, Machine, Proc, idle_machine, serving_machine
+from hosts.models import Host
+from tests.deployments.machine import BOOT, LOOK, OTHER_BOOT, Machine, Proc, idle_machine, serving_machine
 from tests.factories import make_deployment, make_job, make_launch
 
 pytestmark = pytest.mark.django_db
@@ -23,8 +26,15 @@ def serving() -> Deployment:
     return deployment
 
 
+def held(deployment: Deployment) -> Host:
+    """Its host, as the monitor reads it that has it now."""
+    until = timezone.now() + timedelta(seconds=60)
+    Host.objects.update(monitor_owner="us", monitor_lease_until=until)
+    return Host.objects.get(pk=deployment.placement.host_id)
+
+
 def seen(deployment: Deployment, machine: Machine) -> tuple[str, str]:
-    DeploymentWatcher().saw(deployment.placement.host, machine.facts())
+    DeploymentWatcher().saw(held(deployment), machine.facts())
     deployment.refresh_from_db()
     return deployment.state, deployment.state_detail
 
@@ -65,6 +75,29 @@ def test_what_is_seen(
     assert Launch.objects.get().state == launch
 
 
+def test_a_look_from_before_the_launch_says_nothing_about_it(serving: Deployment) -> None:
+    """It may come late, over a link that stood still."""
+    Launch.objects.update(start_time=LOOK + 1)
+    assert seen(serving, idle_machine()) == (ServiceState.UNKNOWN, "")
+    assert Launch.objects.get().state == LaunchState.SERVING
+    Launch.objects.update(start_time=LOOK)
+    assert seen(serving, idle_machine())[0] == ServiceState.CRASHED
+
+
+@pytest.mark.parametrize("machine", [idle_machine(), serving_machine()])
+@pytest.mark.parametrize("change", [{"monitor_owner": "other"}, {"monitor_lease_until": timezone.now()}])
+def test_a_monitor_that_has_lost_the_host_changes_nothing(
+    serving: Deployment, machine: Machine, change: dict[str, Any]
+) -> None:
+    host, watcher = held(serving), DeploymentWatcher()
+    Host.objects.update(**change)
+    watcher.saw(host, machine.facts())
+    watcher.lost(host, "no answer")
+    serving.refresh_from_db()
+    assert (serving.state, serving.state_detail) == (ServiceState.UNKNOWN, "")
+    assert Launch.objects.get().state == LaunchState.SERVING
+
+
 @pytest.mark.parametrize("section", ["host", "procs", "listeners"])
 def test_what_cannot_be_seen_changes_nothing(serving: Deployment, section: str) -> None:
     machine = idle_machine()
@@ -77,13 +110,13 @@ def test_a_job_at_work_is_left_alone(serving: Deployment) -> None:
     make_job(serving, state=JobState.RUNNING)
     assert seen(serving, idle_machine())[0] == ServiceState.UNKNOWN
     assert Launch.objects.get().state == LaunchState.SERVING
-    DeploymentWatcher().lost(serving.placement.host, "gone")
+    DeploymentWatcher().lost(held(serving), "gone")
     serving.refresh_from_db()
     assert serving.state_detail == ""
 
 
 def test_a_host_that_is_lost_is_unknown_and_nothing_has_ended(serving: Deployment) -> None:
-    DeploymentWatcher().lost(serving.placement.host, "no answer")
+    DeploymentWatcher().lost(held(serving), "no answer")
     serving.refresh_from_db()
     assert serving.state == ServiceState.UNKNOWN and "no answer" in serving.state_detail
     assert Launch.objects.get().state == LaunchState.SERVING

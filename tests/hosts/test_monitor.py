@@ -63,8 +63,12 @@ class Hosts:
             raise self.errors.pop(0)
         yield FakeTransport().on("sh", reply=self._watch)
 
+    def ask(self) -> None:
+        """Happens as the host is asked."""
+
     def _watch(self, call: Call) -> Reply:
         self.asked.append(call)
+        self.ask()
         token = call.stdin.partition(b"\n")[0].removeprefix(b"TOKEN=").decode()
         return Reply(chunks=tuple(frame_bytes(token, self.machine.sections()) for _ in range(self.frames)))
 
@@ -85,14 +89,18 @@ def test_which_hosts_are_followed(monkeypatch: pytest.MonkeyPatch) -> None:
     soon, ago = timezone.now() + timedelta(seconds=10), timezone.now() - timedelta(seconds=1)
     free = make_host(name="free")
     dead = make_host(name="dead", monitor_owner="other", monitor_lease_until=ago)
-    ours = make_host(name="ours", monitor_owner=OWNER, monitor_lease_until=soon)
+    ours = make_host(name="ours", monitor_owner=f"{OWNER}:7", monitor_lease_until=soon)
+    slow = make_host(name="slow", monitor_owner=f"{OWNER}:7", monitor_lease_until=ago)
     make_host(name="theirs", monitor_owner="other", monitor_lease_until=soon)
     make_host(name="untested", reach=Host.Reach.UNKNOWN)
     away = make_host(name="away", reach=Host.Reach.UNREACHABLE)
-    monkeypatch.setattr(Monitor, "_follow", lambda self, pk: followed.append(pk))
+    monkeypatch.setattr(Monitor, "_follow", lambda self, pk, owner: followed.append(pk))
     Monitor()._round()
-    assert set(followed) == {free.pk, dead.pk, ours.pk, away.pk}
-    assert owners() == {"free": OWNER, "dead": OWNER, "ours": OWNER, "theirs": "other", "untested": "", "away": OWNER}
+    new, old = f"{OWNER}:1", f"{OWNER}:7"
+    assert set(followed) == {free.pk, dead.pk, ours.pk, slow.pk, away.pk}
+    assert owners() == {
+        "free": new, "dead": new, "ours": old, "slow": new, "theirs": "other", "untested": "", "away": new,
+    }  # fmt: skip
     lease = Host.objects.get(name="ours").monitor_lease_until
     assert lease is not None and lease > timezone.now() + timedelta(seconds=10)
 
@@ -101,12 +109,12 @@ def test_a_host_that_another_monitor_has_taken_is_let_go(monkeypatch: pytest.Mon
     host, stops = make_host(), []
     live = threading.Event()
 
-    def follow(self: Monitor, pk: int) -> None:
+    def follow(self: Monitor, pk: int, owner: str) -> None:
         stop = threading.Event()
         stops.append(stop)
         thread = threading.Thread(target=live.wait, daemon=True)
         thread.start()
-        self._followers[pk] = monitor._Follower(thread, stop)
+        self._followers[pk] = monitor._Follower(thread, stop, owner)
 
     monkeypatch.setattr(Monitor, "_follow", follow)
     made = Monitor()
@@ -116,7 +124,28 @@ def test_a_host_that_another_monitor_has_taken_is_let_go(monkeypatch: pytest.Mon
     Host.objects.update(monitor_owner="other", monitor_lease_until=timezone.now() + timedelta(seconds=10))
     made._round()
     assert stops[0].is_set() and host.pk not in made._followers
+    Host.objects.update(monitor_lease_until=timezone.now())
+    made._round()
+    Host.objects.update(monitor_lease_until=timezone.now())
+    made._round()
+    assert len(stops) == 3 and stops[1].is_set(), "nobody else took it, and yet the thread's readings may be old"
+    assert not stops[2].is_set()
     live.set()
+
+
+def hold(host: Host, *, owner: str = "us", seconds: float = 60) -> str:
+    until = timezone.now() + timedelta(seconds=seconds)
+    Host.objects.filter(pk=host.pk).update(monitor_owner=owner, monitor_lease_until=until)
+    host.refresh_from_db()
+    return owner
+
+
+def lose(host: Host, how: str) -> None:
+    """As it is for a monitor that wakes after it was frozen for longer than its lease."""
+    if how == "taken":
+        Host.objects.filter(pk=host.pk).update(monitor_owner="other")
+    else:
+        Host.objects.filter(pk=host.pk).update(monitor_lease_until=timezone.now() - timedelta(seconds=1))
 
 
 def run_host(made: Monitor, host: Host, watching: Watching, *, readings: int = 0, losses: int = 0) -> None:
@@ -130,7 +159,7 @@ def run_host(made: Monitor, host: Host, watching: Watching, *, readings: int = 0
     saw, lost = watching.saw, watching.lost
     watching.saw = lambda host, facts: (saw(host, facts), enough())[0]  # type: ignore[method-assign]
     watching.lost = lambda host, reason: (lost(host, reason), enough())[0]  # type: ignore[method-assign]
-    made._run_host(host.pk, stop)
+    made._run_host(host.pk, hold(host), stop)
 
 
 def test_readings_are_stored_and_told(there: Hosts) -> None:
@@ -182,13 +211,34 @@ def test_ports_are_watched_as_soon_as_somebody_wants_to_know(there: Hosts) -> No
 
 
 def test_a_host_that_was_removed_ends_its_thread(there: Hosts) -> None:
-    Monitor()._run_host(12345, threading.Event())
+    Monitor()._run_host(12345, "us", threading.Event())
     assert there.asked == []
+
+
+@pytest.mark.parametrize("how", ["taken", "over"])
+def test_who_has_lost_the_host_writes_no_reading_and_ends(there: Hosts, how: str) -> None:
+    host, watching = make_host(reach=Host.Reach.UNREACHABLE), Watching()
+    there.frames = 1
+    there.ask = lambda: lose(host, how)  # type: ignore[method-assign]
+    Monitor(watchers=[watching])._run_host(host.pk, hold(host), threading.Event())
+    assert len(there.asked) == 1 and not watching.facts
+    assert not Gpu.objects.exists()
+    host.refresh_from_db()
+    assert host.reach == Host.Reach.UNREACHABLE
+
+
+def test_who_has_lost_the_host_does_not_say_that_it_is_away() -> None:
+    host = make_host()
+    hold(host)
+    lose(host, "taken")
+    Monitor()._trouble(host, ConnectTimeout("No answer."))
+    host.refresh_from_db()
+    assert (host.reach, host.problem) == (Host.Reach.REACHABLE, "")
 
 
 def test_the_same_reading_is_not_stored_again_within_two_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     stored: list[object] = []
-    monkeypatch.setattr(monitor, "store_cards", lambda host, facts, *, source: stored.append(facts))
+    monkeypatch.setattr(monitor, "store_cards", lambda host, facts, **_: stored.append(facts))
     keeper, machine = _Keeper(make_host()), idle_machine()
     first = machine.facts()
 
@@ -209,7 +259,7 @@ def test_the_end_gives_the_hosts_back(there: Hosts, monkeypatch: pytest.MonkeyPa
     host = make_host()
     stop = threading.Event()
 
-    def follow(self: Monitor, pk: int) -> None:
+    def follow(self: Monitor, pk: int, owner: str) -> None:
         stop.set()
 
     monkeypatch.setattr(Monitor, "_follow", follow)

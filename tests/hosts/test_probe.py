@@ -222,6 +222,23 @@ def test_a_host_is_watched_over_ssh(sshd: Sshd) -> None:
     link.close()
 
 
+def test_each_look_of_a_watch_sees_itself_and_so_how_old_it_is(sshd: Sshd) -> None:
+    """The youngest process tells it; the uptime would not do in a container."""
+    link = sshd.connect()
+    with closing(watch(link, sections=["procs"], every=0.1, slot=f"test-age-{os.getpid()}")) as readings:
+        for _ in range(3):
+            before = _ticks_since_boot()
+            table = [next(readings), next(readings)][1].processes  # the first may have waited
+            assert isinstance(table, ProcessTable)
+            youngest = max(process.start_time for process in table.by_pid.values())
+            assert before <= youngest <= _ticks_since_boot()
+    link.close()
+
+
+def _ticks_since_boot() -> int:
+    return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
+
+
 def test_a_newer_watch_ends_the_older_one(sshd: Sshd) -> None:
     link = sshd.connect()
     older = watch(link, sections=["host"], every=0.1, slot=f"test-newer-{os.getpid()}")
