@@ -164,9 +164,9 @@ class DeploymentForm(forms.ModelForm):
             "kill_own_by_itself": "After the time-out, kill this deployment's own processes without asking",
             "drain_seconds": "For running requests",
             "term_seconds": "For the server to end",
-            "kill_seconds": "For a killed server to be gone",
-            "memory_seconds": "For the cards' memory, usual",
-            "stuck_seconds": "For the cards' memory, longest",
+            "kill_seconds": "For a kill to work",
+            "memory_seconds": "For memory, usual",
+            "stuck_seconds": "For memory, longest",
             "port_seconds": "For the port",
             "ready_seconds": "For the server to be ready",
             "approval_minutes": "For an approval",
@@ -180,10 +180,10 @@ class DeploymentForm(forms.ModelForm):
             "as ticked above.",
             "kill_seconds": "After SIGKILL; in a container a SIGKILL from its node follows. What lives then, only a "
             "reset of the card or a reboot ends: the job fails and says so.",
-            "memory_seconds": "After a stop. If an old process still lives then, or the cards cannot be read, a person "
+            "memory_seconds": "After a stop, until the cards are empty. If an old process lives then, or the cards "
+            "cannot be read, a person decides.",
+            "stuck_seconds": "While no process holds the memory in use: drivers may release late. Then a person "
             "decides.",
-            "stuck_seconds": "While no process holds the memory that is in use: drivers may release late. Then a "
-            "person decides.",
             "port_seconds": "After a stop, until the old server's port is free. Then a person decides.",
             "ready_seconds": "Large models take long to load. Then the job asks: wait as long again, or give up.",
             "approval_minutes": "Until the plan counts as too old: the job then ends, and nothing was touched.",

@@ -39,5 +39,5 @@ def spent(of: Job | JobStep) -> dict[str, str]:
         return {"work": "", "waited": ""}
     at_work = not found.is_over and not found.waits
     work = lasted(now - found.work, None if at_work else now)
-    waited = lasted(now - found.waited, None if found.waits else now) if found.waited >= timedelta(seconds=1) else ""
-    return {"work": work, "waited": waited}
+    waited = lasted(now - found.waited, None if found.waits else now)
+    return {"work": work, "waited": waited if found.waits or found.waited >= timedelta(seconds=1) else ""}
