@@ -11,6 +11,8 @@ from hosts.probe.frames import Unknown
 from hosts.probe.holders import HOUSEKEEPERS
 
 CARDS_VARIABLE = "CUDA_VISIBLE_DEVICES"
+MINORS = range(256)
+"""The N that /dev/nvidiaN can have."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ def holders(
         return facts.files
     if isinstance(facts.processes, Unknown):
         return facts.processes
-    labels = _labels(facts, uuids)
+    labels = names_of_files(facts, uuids)
     found = []
     for holder in facts.files.holders:
         held = sorted(labels[minor] for minor in holder.cards if minor in labels)
@@ -78,13 +80,28 @@ def holders(
     return tuple(found)
 
 
-def _labels(facts: HostFacts, uuids: Collection[str]) -> dict[int, str]:
-    """Minor number of /dev/nvidiaN -> words for it. Without a reading, every number may be one of ours."""
+def names_of_files(facts: HostFacts, uuids: Collection[str]) -> dict[int, str]:
+    """N of /dev/nvidiaN -> words for the card, for those of ``uuids``.
+
+    A card whose file is not known may be behind any file that is not known to be another card's; without a reading,
+    that is any file at all. So a holder is named once too often rather than missed.
+    """
     if isinstance(facts.gpus, Unknown):
-        return {minor: f"GPU {minor}" for minor in range(64)}
-    return {
-        gpu.index: f"GPU {gpu.index}" for gpu in facts.gpus.gpus if gpu.uuid in uuids and isinstance(gpu.index, int)
-    }
+        return {minor: f"GPU {minor}" for minor in MINORS}
+    found: dict[int, str] = {}
+    others: set[int] = set()
+    hidden = len(set(uuids) - {gpu.uuid for gpu in facts.gpus.gpus})
+    for gpu in facts.gpus.gpus:
+        minor = facts.device_files.minor_of(gpu, facts.gpus)
+        if gpu.uuid in uuids and minor is not None:
+            found[minor] = f"GPU {gpu.index}" if isinstance(gpu.index, int) else gpu.uuid
+        elif gpu.uuid in uuids:
+            hidden += 1
+        elif minor is not None:
+            others.add(minor)
+    if hidden:
+        found = {minor: f"/dev/nvidia{minor}" for minor in MINORS if minor not in others} | found
+    return found
 
 
 def cards_named(facts: HostFacts, value: str) -> set[str] | None:

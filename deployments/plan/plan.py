@@ -15,7 +15,7 @@ from typing import Any
 from deployments.decisions.verify import CardSeen, HolderSeen
 from deployments.engines.base import Engine
 from deployments.flags import NOT_KNOWN, compare, flags_of, settings_of
-from deployments.plan.cards import CARDS_VARIABLE, Card, cards_named, cards_seen, holders, memory_of
+from deployments.plan.cards import CARDS_VARIABLE, Card, cards_named, cards_seen, holders, memory_of, names_of_files
 from deployments.plan.serving import KnownLaunch, Serving, find_serving, port_owners
 from hosts.probe.facts import HostFacts
 from hosts.probe.frames import Unknown
@@ -370,7 +370,9 @@ def _disk(asked: PlanInput) -> dict[str, Any]:
 def _described(pid: int, facts: HostFacts, serving: Serving) -> dict[str, Any]:
     process = next(process for process in serving.processes if process.pid == pid)
     detail = facts.details.get(pid)
-    held = [] if isinstance(facts.files, Unknown) else [h.cards for h in facts.files.holders if h.pid == pid]
+    files = [] if isinstance(facts.files, Unknown) else [h.cards for h in facts.files.holders if h.pid == pid]
+    uuids = [] if isinstance(facts.gpus, Unknown) else [gpu.uuid for gpu in facts.gpus.gpus]
+    names = names_of_files(facts, uuids)
     return {
         "pid": pid,
         "start": process.start_time,
@@ -378,7 +380,7 @@ def _described(pid: int, facts: HostFacts, serving: Serving) -> dict[str, Any]:
         "command": detail.command if detail is not None else "",
         "user": "root" if process.uid == 0 else f"uid {process.uid}",
         "since": _since(process.start_time, facts),
-        "gpus": sorted(held[0]) if held else [],
+        "gpus": [names[minor] for minor in sorted(files[0]) if minor in names] if files else [],
         "memory_mib": memory_of(facts, [pid]).get(pid),
     }
 

@@ -11,6 +11,7 @@ from hosts.probe.frames import NOT_ASKED, Frame, Section, Unknown
 from hosts.probe.gpus import AppList, GpuList, parse_apps, parse_gpus
 from hosts.probe.holders import OpenFiles, parse_open_files
 from hosts.probe.listeners import Listeners, parse_listeners
+from hosts.probe.minors import DeviceFiles, parse_minors
 from hosts.probe.processes import (
     HostIdentity,
     ProcessDetail,
@@ -52,6 +53,7 @@ class HostFacts:
     markers: Mapping[int, str] | Unknown = NOT_ASKED
     listeners: Listeners | Unknown = NOT_ASKED
     files: OpenFiles | Unknown = NOT_ASKED
+    device_files: DeviceFiles = field(default_factory=DeviceFiles)
     paths: Mapping[str, bool] | Unknown = NOT_ASKED
     again: tuple[GpuList | Unknown, ...] = ()
     """Later readings of the same look, as far as there are any."""
@@ -80,6 +82,7 @@ def read_facts(frame: Frame, *, measured_at: datetime, paths: tuple[str, ...] = 
         markers=read("markers", parse_markers),
         listeners=read("listeners", parse_listeners),
         files=read("fds", parse_open_files),
+        device_files=parse_minors(sections["minors"]) if "minors" in sections else DeviceFiles(),
         paths=read("paths", lambda section: _paths(section, paths)),
         details=_details(sections),
         disks=MappingProxyType({path: _disk(frame.get(f"disk.{n}"), path) for n, path in enumerate(paths)}),

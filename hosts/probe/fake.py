@@ -45,4 +45,5 @@ def answer(
 
 
 def _sources(asked: set[str]) -> set[str]:
-    return asked | ({"pid"} if "pids" in asked else set()) | ({"paths"} if "disk" in asked else set())
+    more = {"pids": "pid", "disk": "paths", "fds": "minors"}
+    return asked | {name for cause, name in more.items() if cause in asked}

@@ -148,6 +148,16 @@ look_at_cards() {
   } 9<"$LOCK"
 }
 
+# Which device file is which card: nvidia-smi's index counts only the cards that can be opened from here.
+look_at_minors() {
+  begin minors
+  grep -HE '^(GPU UUID|Device Minor):' /proc/driver/nvidia/gpus/*/information 2>/dev/null
+  for node in /dev/nvidia[0-9]*; do
+    [ -e "$node" ] && echo "$node"
+  done
+  done_with 0
+}
+
 look_at_devices() {
   begin devices
   for node in /dev/nvidia*; do
@@ -273,7 +283,10 @@ look_around() {
   look_at_processes
   asked markers && look_at_markers
   asked listeners && look_at_listeners
-  asked fds && look_at_files
+  if asked fds; then
+    look_at_minors
+    look_at_files
+  fi
   asked pids && look_at_pids
   asked disk && look_at_disk "$@"
 }

@@ -47,6 +47,8 @@ class Machine:
     free_mib: int = 50_000
     missing_paths: set[str] = field(default_factory=set)
     partial: bool = False
+    minors: tuple[int, ...] = ()
+    """N of each card's /dev/nvidiaN; empty: as its index."""
     broken: dict[str, Content | None] = field(default_factory=dict)
     """Sections that come otherwise; None: not at all."""
 
@@ -55,7 +57,10 @@ class Machine:
         return self
 
     def holds(self, pid: int) -> list[tuple[int, str]]:
-        return [(minor, uuid) for minor, uuid in enumerate(self.cards) if minor in self.procs[pid].cards]
+        return [(n, uuid) for n, uuid in enumerate(self.cards) if self.minor(n) in self.procs[pid].cards]
+
+    def minor(self, index: int) -> int:
+        return self.minors[index] if self.minors else index
 
     def sections(self, paths: tuple[str, ...] = (), ports: tuple[int, ...] | None = None) -> dict[str, Content]:
         """Every section of the probe."""
@@ -69,6 +74,7 @@ class Machine:
                 f"dr-xr-xr-x 9 {proc.uid} {proc.uid} 0 Jan 1 00:00 /proc/{proc.pid}\n" for proc in self.procs.values()
             ),
             "listeners": self._listeners(),
+            "minors": "".join(f"/dev/nvidia{self.minor(n)}\n" for n in range(len(self.cards))),
             "fds": self._files(),
             "markers": "\0".join(
                 f"/proc/{proc.pid}/environ:RELAUNCH_LAUNCH_ID={proc.marker}"

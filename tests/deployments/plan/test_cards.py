@@ -81,3 +81,26 @@ def test_memory_by_process() -> None:
     assert memory_of(machine.facts(), [101, 103]) == {101: 78_000}
     machine.broken["apps"] = None
     assert memory_of(machine.facts(), [101]) == {}
+
+
+def test_the_file_of_a_card_has_its_own_number() -> None:
+    machine = idle_machine().add(Proc(6, 60, cards=(6,)), Proc(7, 70, cards=(7,)), Proc(8, 80, cards=(0,)))
+    machine.minors = (7, 6)
+    assert machine.facts().device_files.nodes == (6, 7)
+    machine.broken["minors"] = "".join(
+        f"/proc/driver/nvidia/gpus/0000:0{n}:00.0/information:Device Minor: {minor}\n" for n, minor in enumerate((7, 6))
+    )
+    found = holders(machine.facts(), uuids=CARDS[:1])
+    assert not isinstance(found, Unknown)
+    assert [(holder.pid, holder.cards) for holder in found] == [(7, ("GPU 0",))]
+
+
+def test_where_the_files_cannot_be_told_apart_every_holder_counts() -> None:
+    machine = idle_machine().add(Proc(6, 60, cards=(6,)), Proc(8, 80, cards=(0,)))
+    machine.broken["minors"] = None
+    assert held(machine, uuids=CARDS[:1]) == [6, 8]
+
+
+def test_a_lost_card_may_be_behind_any_file_that_is_not_another_cards() -> None:
+    machine = idle_machine().add(Proc(6, 60, cards=(2,)), Proc(8, 80, cards=(0,)))
+    assert held(machine, uuids=["GPU-lost"]) == [6]

@@ -53,7 +53,7 @@ def test_a_clean_restart() -> None:
     assert not data["blocked"] and not data["warnings"]
     assert [row["pid"] for row in data["stops"]] == [100, 101, 102, 103]
     worker = data["stops"][1]
-    assert (worker["user"], worker["gpus"], worker["memory_mib"]) == ("root", [0], 39_000)
+    assert (worker["user"], worker["gpus"], worker["memory_mib"]) == ("root", ["GPU 0"], 39_000)
     assert worker["since"] == "2026-01-02T01:40:55+00:00", "started 10 s after the boot, 4990 s ago"
     assert data["untouched"] == []
     assert data["flags"] == [
