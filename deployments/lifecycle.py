@@ -75,6 +75,23 @@ class JobKind(StrEnum):
     STOP = "stop"
 
 
+class EffectKind(StrEnum):
+    """What was done on a host, as it is shown and looked for."""
+
+    WATCH = "watch"
+    SIGNAL_TERM = "signal TERM"
+    SIGNAL_KILL = "signal KILL"
+    NODE_KILL = "signal KILL from the node"
+    MANAGER_STOP = "stop by its manager"
+    KILL_STRANGERS = "kill strangers"
+    LAUNCH = "launch"
+    LOOK_FOR_LAUNCH = "look for launch"
+    GIVE_UP_LAUNCH = "give up launch"
+
+
+ENDS_SERVER = (EffectKind.SIGNAL_TERM, EffectKind.SIGNAL_KILL, EffectKind.NODE_KILL, EffectKind.MANAGER_STOP)
+
+
 class CheckStatus(StrEnum):
     """The verdict on one measured fact. UNKNOWN means it could not be measured; it never counts as OK."""
 

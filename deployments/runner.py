@@ -22,7 +22,7 @@ from controlpanel.masking import mask_text, mask_values
 from deployments import tasks
 from deployments.decisions.recovery import retry_in
 from deployments.joblog import JobLog, LeaseLost
-from deployments.lifecycle import ENDED, LIVE_LAUNCH, JobState, LaunchState, ServiceState, StepState
+from deployments.lifecycle import ENDED, ENDS_SERVER, LIVE_LAUNCH, JobState, LaunchState, ServiceState, StepState
 from deployments.models import Deployment, Gate, Job, JobStep, Launch, Placement
 from deployments.models.job import Claim
 from deployments.remote.locks import release_cards
@@ -311,7 +311,7 @@ def _left_behind(job: Job) -> str:
     launch = job.deployment.live_launch
     if launch is None:
         return f"{job.deployment_name} is down."
-    if launch.job_id != job.pk and job.effects.filter(kind__startswith="signal").exists():
+    if launch.job_id != job.pk and job.effects.filter(kind__in=ENDS_SERVER).exists():
         return f"{job.deployment_name} was told to end and may be down."
     what = f" with {launch.revision}" if launch.revision else ""
     if launch.state == LaunchState.SERVING:

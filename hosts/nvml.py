@@ -53,7 +53,7 @@ GPU_COLUMNS: dict[str, Callable[[Any], object]] = {
     "mig.mode.current": lambda card: "Enabled" if pynvml.nvmlDeviceGetMigMode(card)[0] else "Disabled",
     "name": lambda card: _text(pynvml.nvmlDeviceGetName(card)),
 }
-MEMORY_COLUMNS = ("uuid", "memory.total", "memory.used")
+MEMORY_COLUMNS = ("uuid", "pci.bus_id", "memory.total", "memory.used")
 
 
 def read_cards(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from deployments.decisions.verify import CardSeen, HolderSeen, limit_for
@@ -47,30 +47,30 @@ def _used(facts: HostFacts, uuid: str) -> tuple[int | None, str]:
 def holders(
     facts: HostFacts,
     *,
-    uuids: Collection[str],
+    labels: Mapping[str, str],
     ours: Collection[tuple[int, int]] = (),
     co_tenants: Collection[str] = (),
 ) -> tuple[HolderSeen, ...] | Unknown:
-    """Processes that hold one of these cards and are neither ``ours`` nor allowed co-tenants.
+    """Processes that hold one of the cards of ``labels`` and are neither ``ours`` nor allowed co-tenants.
 
     The driver's own services keep the cards open for ever without using their memory: they do not count.
 
-    ``ours``: (pid, start time) as the deployment's own host sees them; when ``facts`` is the node's look at a
-    container's processes, the innermost pid counts.
+    ``ours``: (pid, start time) as the deployment's own host sees them. When ``facts`` is the node's look, that is the
+    second of a process's pids: the container's, whatever runs containers in it.
     """
     if isinstance(facts.files, Unknown):
         return facts.files
     if isinstance(facts.processes, Unknown):
         return facts.processes
-    labels = names_of_files(facts, uuids)
+    names = names_of_files(facts, labels)
     found = []
     for holder in facts.files.holders:
-        held = sorted(labels[minor] for minor in holder.cards if minor in labels)
+        held = sorted(names[minor] for minor in holder.cards if minor in names)
         process = facts.processes.by_pid.get(holder.pid)
         if not held or process is None or process.is_dead_zombie:
             continue
         detail = facts.details.get(holder.pid)
-        inner = detail.pids[-1] if detail is not None and detail.pids else holder.pid
+        inner = detail.pids[1] if detail is not None and len(detail.pids) > 1 else holder.pid
         mine = (holder.pid, process.start_time) in ours or (inner, process.start_time) in ours
         if mine or process.comm in co_tenants or process.comm in HOUSEKEEPERS:
             continue
@@ -80,22 +80,39 @@ def holders(
     return tuple(found)
 
 
-def names_of_files(facts: HostFacts, uuids: Collection[str]) -> dict[int, str]:
-    """N of /dev/nvidiaN -> words for the card, for those of ``uuids``.
+def pids_inside(facts: HostFacts) -> dict[tuple[int, int], int] | Unknown:
+    """(pid in its container, start time) -> pid on the node, from the node's look. For containers of this node."""
+    if isinstance(facts.processes, Unknown):
+        return facts.processes
+    if isinstance(facts.nspids, Unknown):
+        return facts.nspids
+    known = facts.processes.by_pid
+    return {
+        (chain[1], known[pid].start_time): pid for pid, chain in facts.nspids.items() if len(chain) > 1 and pid in known
+    }
+
+
+def labels_of(cards: Sequence[Card]) -> dict[str, str]:
+    """uuid -> words for the card, the same on every page, whoever was asked about it."""
+    return {card.uuid: card.label for card in cards}
+
+
+def names_of_files(facts: HostFacts, labels: Mapping[str, str]) -> dict[int, str]:
+    """N of /dev/nvidiaN -> words for the card, for those of ``labels`` (uuid -> words).
 
     A card whose file is not known may be behind any file that is not known to be another card's; without a reading,
     that is any file at all. So a holder is named once too often rather than missed.
     """
     if isinstance(facts.gpus, Unknown):
-        return {minor: f"GPU {minor}" for minor in MINORS}
+        return {minor: f"/dev/nvidia{minor}" for minor in MINORS}
     found: dict[int, str] = {}
     others: set[int] = set()
-    hidden = len(set(uuids) - {gpu.uuid for gpu in facts.gpus.gpus})
+    hidden = len(set(labels) - {gpu.uuid for gpu in facts.gpus.gpus})
     for gpu in facts.gpus.gpus:
         minor = facts.device_files.minor_of(gpu, facts.gpus)
-        if gpu.uuid in uuids and minor is not None:
-            found[minor] = f"GPU {gpu.index}" if isinstance(gpu.index, int) else gpu.uuid
-        elif gpu.uuid in uuids:
+        if gpu.uuid in labels and minor is not None:
+            found[minor] = labels[gpu.uuid]
+        elif gpu.uuid in labels:
             hidden += 1
         elif minor is not None:
             others.add(minor)
@@ -107,7 +124,7 @@ def names_of_files(facts: HostFacts, uuids: Collection[str]) -> dict[int, str]:
 def cards_named(facts: HostFacts, value: str) -> set[str] | None:
     """The uuids that a CUDA_VISIBLE_DEVICES names: indices, or uuids that may be cut short.
 
-    As in CUDA, the list ends at the first entry that names no card. None where that cannot be told.
+    As in CUDA, the list ends at the first entry that names no card, so it may be empty. None where that cannot be told.
     """
     if isinstance(facts.gpus, Unknown):
         return None

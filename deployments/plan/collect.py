@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 PROBE_SECONDS = 45.0
 METRICS_SECONDS = 5.0
 EARLIER_LAUNCHES = 200
-NODE_SECTIONS = ("host", "gpus", "procs", "uids", "fds", "pids")
+NODE_SECTIONS = ("host", "gpus", "procs", "uids", "nspids", "fds", "pids")
 
 
 def plan_for(ctx: StepContext, *, adopt: bool = True) -> Plan:

@@ -15,7 +15,17 @@ from typing import Any
 from deployments.decisions.verify import CardSeen, HolderSeen
 from deployments.engines.base import Engine
 from deployments.flags import NOT_KNOWN, compare, flags_of, settings_of
-from deployments.plan.cards import CARDS_VARIABLE, Card, cards_named, cards_seen, holders, memory_of, names_of_files
+from deployments.plan.cards import (
+    CARDS_VARIABLE,
+    Card,
+    cards_named,
+    cards_seen,
+    holders,
+    labels_of,
+    memory_of,
+    names_of_files,
+)
+from deployments.plan.manager import Manager, ManagerKind, find_manager
 from deployments.plan.serving import KnownLaunch, Serving, find_serving, port_owners
 from hosts.probe.facts import HostFacts
 from hosts.probe.frames import Unknown
@@ -73,6 +83,7 @@ class Plan:
     hash: str
     serving: Serving
     cards: tuple[CardSeen, ...]
+    manager: Manager | None
 
     def tell_requests(self, running: int | Unknown) -> None:
         """Show how many requests the stop would cut off; no approval is bound to a number that never stands still."""
@@ -107,19 +118,20 @@ def make_plan(asked: PlanInput) -> Plan:
         raise CannotPlan(f"Who serves now could not be seen: {serving.reason}")
     if isinstance(facts.host, Unknown):
         raise CannotPlan(facts.host.reason)
+    manager = _manager(asked, serving)
     cards = cards_seen(facts, asked.cards)
     ours = {(process.pid, process.start_time) for process in serving.processes}
     others = holders(
         asked.node_facts or facts,
-        uuids=[card.uuid for card in asked.cards],
+        labels=labels_of(asked.cards),
         ours=ours,
         co_tenants=asked.co_tenants,
     )
-    warnings = [*_blocking(asked, serving, cards), *_heeded(asked, others)]
-    binding = _binding(asked, serving, others, warnings)
+    warnings = [*_blocking(asked, serving, cards), *_managed(asked, manager), *_heeded(asked, others)]
+    binding = _binding(asked, serving, others, warnings) | {"manager": str(manager or "")}
     data = {
         "version": VERSION,
-        "sections": [_place(asked, facts), _cards(cards, asked), _disk(asked)],
+        "sections": [_place(asked, facts, manager), _cards(cards, asked), _disk(asked)],
         "stops": [_described(process.pid, facts, serving) for process in serving.processes] if _stops(asked) else [],
         "untouched": [_stranger(holder) for holder in others] if not isinstance(others, Unknown) else [],
         "flags": compare(
@@ -135,7 +147,16 @@ def make_plan(asked: PlanInput) -> Plan:
         "requests_unknown": "",
         "binding": binding,
     }
-    return Plan(data, hash_of(binding), serving, cards)
+    return Plan(data, hash_of(binding), serving, cards, manager)
+
+
+def _manager(asked: PlanInput, serving: Serving) -> Manager | None:
+    """What restarts the server. A shell above a server of our own launch only waits for it: the wrapper is ours."""
+    manager = find_manager(asked.facts, serving)
+    if isinstance(manager, Unknown):
+        raise CannotPlan(f"What manages the server could not be seen: {manager.reason}")
+    ours = asked.launch is not None and serving.root is not None and asked.launch.pid == serving.root.pid
+    return None if manager is not None and manager.kind == ManagerKind.SHELL and ours else manager
 
 
 def _binding(
@@ -170,6 +191,7 @@ def what_changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
         "cards": "the cards",
         "boot": "the host has booted meanwhile",
         "serves": "the server's processes are others than those of the plan",
+        "manager": "what looks after the server",
         "strangers": "others hold the cards than those of the plan",
         "blocked": "what stands in the way",
     }
@@ -248,11 +270,11 @@ def _other_cards(asked: PlanInput, new: Recipe) -> list[dict[str, Any]]:
     if CARDS_VARIABLE not in new.env:
         return []
     named = cards_named(asked.facts, new.env[CARDS_VARIABLE])
-    if named is None or not named <= {card.uuid for card in asked.cards}:
+    if not named or not named <= {card.uuid for card in asked.cards}:
         return [
             _warning(
                 f"{new.name} sets {CARDS_VARIABLE}={new.env[CARDS_VARIABLE]}, which "
-                + ("cannot be read." if named is None else "names cards that are not this deployment's."),
+                + ("names cards that are not this deployment's." if named else "names no card that is known here."),
                 "The job would free and measure other cards than the server then uses.",
                 "Take the variable out of the revision (the panel sets it from the cards that are ticked), or tick "
                 "those cards.",
@@ -260,6 +282,47 @@ def _other_cards(asked: PlanInput, new: Recipe) -> list[dict[str, Any]]:
             )
         ]
     return []
+
+
+def _managed(asked: PlanInput, manager: Manager | None) -> list[dict[str, Any]]:
+    """What restarts the server by itself has to stop it, or else what is killed comes back."""
+    if manager is None or not _stops(asked):
+        return []
+    if manager.kind == ManagerKind.SCHEDULER:
+        return [
+            _warning(
+                f"The server is a job of {manager.name} on {asked.host}.",
+                "The scheduler has given it its cards, so it is never touched from here.",
+                f"Stop it with {manager.name}'s own tools.",
+                blocks=True,
+            )
+        ]
+    if manager.kind == ManagerKind.SHELL:
+        return [
+            _warning(
+                f"The {manager} waits for the server, and may start it again in a loop.",
+                "It was not started by Relaunch, and the shell is not stopped.",
+                "Look into that terminal first. What comes back is named before the launch.",
+            )
+        ]
+    if not manager.stop_argv(seconds=0, sudo=False):
+        return [
+            _warning(
+                f"{manager.name} looks after the server and starts it again when it ends.",
+                "Relaunch does not know how to stop it through that.",
+                f"Stop it with {manager.name}'s own tools, then plan a start.",
+                blocks=True,
+            )
+        ]
+    if asked.new is None:
+        return []
+    return [
+        _warning(
+            f"The server belongs to the {manager}, which is asked to stop it.",
+            "The new one is started by Relaunch, beside that. When the host boots, both may start.",
+            f"Disable the {manager} on the host if Relaunch is to look after the server from now on.",
+        )
+    ]
 
 
 def _missing(asked: PlanInput, new: Recipe) -> list[dict[str, Any]]:
@@ -327,7 +390,7 @@ def _row(label: str, value: str, status: str = "info", detail: str = "") -> dict
     return {"label": label, "value": value, "status": status, "detail": detail}
 
 
-def _place(asked: PlanInput, facts: HostFacts) -> dict[str, Any]:
+def _place(asked: PlanInput, facts: HostFacts, manager: Manager | None) -> dict[str, Any]:
     name = "" if isinstance(facts.host, Unknown) else facts.host.hostname
     return {
         "key": "place",
@@ -336,6 +399,7 @@ def _place(asked: PlanInput, facts: HostFacts) -> dict[str, Any]:
             _row("Host", asked.host, detail=f"calls itself {name}" if name else ""),
             _row("Port", str(asked.port)),
             _row("Engine", asked.engine.label),
+            *([_row("Looked after by", str(manager))] if manager is not None else []),
         ],
     }
 
@@ -371,8 +435,8 @@ def _described(pid: int, facts: HostFacts, serving: Serving) -> dict[str, Any]:
     process = next(process for process in serving.processes if process.pid == pid)
     detail = facts.details.get(pid)
     files = [] if isinstance(facts.files, Unknown) else [h.cards for h in facts.files.holders if h.pid == pid]
-    uuids = [] if isinstance(facts.gpus, Unknown) else [gpu.uuid for gpu in facts.gpus.gpus]
-    names = names_of_files(facts, uuids)
+    gpus = [] if isinstance(facts.gpus, Unknown) else facts.gpus.gpus
+    names = names_of_files(facts, {gpu.uuid: f"GPU {gpu.index}" for gpu in gpus if isinstance(gpu.index, int)})
     return {
         "pid": pid,
         "start": process.start_time,

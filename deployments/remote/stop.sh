@@ -1,7 +1,30 @@
 # Signal exactly the given processes and watch until they are gone.
 # SIGNAL: a name, or empty to watch only. TARGETS and WATCHED: "pid:start" words. SECONDS_MAX: how long to watch.
+# THROUGH: a command by which the server's manager ends it, instead of a signal.
 same_boot
 take_fence
+
+# Not waited for: the manager has time-outs of its own, and what counts is who lives.
+ASKED=''
+ask_manager() {
+    rm -f "$BASE"/asked.*
+    ASKED=$BASE/asked.$$
+    {
+        TEXT=$(sh -c "$THROUGH" 2>&1)
+        echo "$? $(printf '%s' "$TEXT" | tail -n 1)" > "$ASKED.new"
+        mv "$ASKED.new" "$ASKED"
+    } < /dev/null > /dev/null 2>&1 3<&- 9>&- &
+}
+
+tell_manager() {
+    [ -n "$ASKED" ] && [ -r "$ASKED" ] || return 0
+    read -r STATUS TEXT < "$ASKED"
+    rm -f "$ASKED"
+    ASKED=''
+    say manager "$STATUS" "$TEXT"
+}
+
+[ -z "$THROUGH" ] || ask_manager
 
 for WORD in $TARGETS; do
     PID=${WORD%:*}
@@ -23,6 +46,7 @@ end_with_stdin
 now
 END=$((NOW + SECONDS_MAX * 100)) BEAT=$NOW PAUSE=0.02 LAST=- READ=$((NOW + 25))
 while :; do
+    tell_manager
     ALIVE=''
     for WORD in $WATCHED; do
         is_same "${WORD%:*}" "${WORD#*:}" && ALIVE="$ALIVE ${WORD%:*}:$STATE"
@@ -41,3 +65,4 @@ while :; do
     [ $((END - NOW)) -lt $((SECONDS_MAX * 90)) ] && PAUSE=0.1
     sleep "$PAUSE"
 done
+tell_manager

@@ -24,7 +24,7 @@ from controlpanel.masking import mask_text, mask_values
 from deployments.engines.base import Engine
 from deployments.engines.registry import ENGINES
 from deployments.joblog import JobLog, LeaseLost
-from deployments.lifecycle import CheckStatus, StepState
+from deployments.lifecycle import CheckStatus, EffectKind, StepState
 from deployments.models import (
     Check,
     Deployment,
@@ -248,7 +248,7 @@ class StepContext:
 
     # --- Acting
 
-    def effect(self, kind: str, *, command: str, target: Mapping[str, Any]) -> EffectRecord:
+    def effect(self, kind: EffectKind, *, command: str, target: Mapping[str, Any]) -> EffectRecord:
         """Store the intent of an act. From here on the host counts as touched."""
         self.checkpoint()
         with self.writing(touched=True):

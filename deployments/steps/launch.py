@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 from django.utils import timezone
 
 from deployments.decisions.verify import limit_for
-from deployments.lifecycle import LIVE_LAUNCH, CheckStatus, LaunchState, StepState
+from deployments.lifecycle import LIVE_LAUNCH, CheckStatus, EffectKind, LaunchState, StepState
 from deployments.models import JobStep, Launch
 from deployments.plan.cards import CARDS_VARIABLE
 from deployments.remote import run as remote
@@ -36,7 +36,7 @@ def _is_there(ctx: StepContext) -> bool:
     """Has the host a launch of this step already? An earlier copy of its script cannot come any more: our look
     raises the fence.
     """
-    if not ctx.step.effects.filter(kind="launch").exists():
+    if not ctx.step.effects.filter(kind=EffectKind.LAUNCH).exists():
         return False
     words = {line.word for line in _send(ctx, Launch.objects.get(pk=ctx.step.data["launch"]), mode="look")}
     return "absent" not in words
@@ -109,7 +109,7 @@ def _send(ctx: StepContext, row: Launch, *, mode: str) -> list[Said]:
         if other is not None:
             raise StepFailed(str(other), hint="Wait for that job, or ask that person.")
     effect = ctx.effect(
-        {"start": "launch", "look": "look for launch"}.get(mode, "give up launch"),
+        {"start": EffectKind.LAUNCH, "look": EffectKind.LOOK_FOR_LAUNCH}.get(mode, EffectKind.GIVE_UP_LAUNCH),
         command=row.revision.command_line,
         target={"launch": str(row.pk), "revision": str(row.revision), "host": ctx.host.name},
     )
@@ -196,7 +196,7 @@ def _settle(ctx: StepContext, row: Launch, said: list[Said]) -> None:
 
 def _give_up(ctx: StepContext, row: Launch, message: str, *, hint: str) -> None:
     """The host said no. An earlier copy of the script whose answer was lost may still come: then it is not settled."""
-    if not ctx.step.effects.filter(kind="launch", finished_at=None).exists():
+    if not ctx.step.effects.filter(kind=EffectKind.LAUNCH, finished_at=None).exists():
         _change(ctx, row, state=LaunchState.FAILED, ended_at=timezone.now(), end_reason=message)
     raise StepFailed(message, hint=hint)
 

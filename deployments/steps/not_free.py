@@ -7,10 +7,10 @@ from typing import Any
 from django.utils import timezone
 
 from deployments.decisions.verify import HolderSeen, NotFree, Unmeasured, Verdict
-from deployments.lifecycle import JobKind
+from deployments.lifecycle import EffectKind, JobKind
 from deployments.models import Gate
-from deployments.plan.cards import holders
-from deployments.plan.collect import PROBE_SECONDS, look_at_node
+from deployments.plan.cards import holders, labels_of
+from deployments.plan.collect import PROBE_SECONDS, cards_of, look_at_node
 from deployments.plan.serving import port_owners
 from deployments.remote import run as remote
 from deployments.steps.base import GateOpened, StepContext, StepFailed
@@ -47,7 +47,7 @@ def _details(ctx: StepContext, others: tuple[HolderSeen, ...]) -> list[list[str]
             transport, sections=SERVING, timeout=PROBE_SECONDS, ports=[port], sudo=ctx.host.sudo, tick=ctx.tick
         )
     node_facts = look_at_node(ctx)
-    again = holders(node_facts or facts, uuids=ctx.placement.gpu_uuids, co_tenants=ctx.deployment.co_tenants)
+    again = holders(node_facts or facts, labels=labels_of(cards_of(ctx)), co_tenants=ctx.deployment.co_tenants)
     named = others if isinstance(again, Unknown) else again
     if node_facts is None and others:
         # Exactly those that a confirmed kill would hit.
@@ -114,13 +114,14 @@ def _kill(ctx: StepContext, answer: Gate) -> None:
     """SIGKILL to the named strangers, if they are still the same processes."""
     named = [f"{pid}:{start}" for pid, start in ctx.step.data.get("strangers", [])]
     ctx.say(f"{answer.answered_by_name} decided to kill {', '.join(named)}: {answer.comment}")
-    effect = ctx.effect("kill strangers", command=f"kill -KILL {' '.join(named)}", target={"processes": named})
+    effect = ctx.effect(EffectKind.KILL_STRANGERS, command=f"kill -KILL {' '.join(named)}", target={"processes": named})
     script = remote.script_for(
         ctx.deployment,
         "stop",
         fence=ctx.claim.fence,
         boot_id=ctx.step.data.get("strangers_boot", ""),
         signal="KILL",
+        through="",
         targets=named,
         watched=named,
         seconds_max=ctx.deployment.kill_seconds,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NoReturn
@@ -19,13 +20,14 @@ from deployments.decisions.stop_ladder import (
     Wait,
     decide,
 )
-from deployments.lifecycle import LIVE_LAUNCH, CheckStatus, LaunchState
+from deployments.lifecycle import LIVE_LAUNCH, CheckStatus, EffectKind, LaunchState
 from deployments.models import Launch
+from deployments.plan.cards import pids_inside
 from deployments.plan.collect import look_at_node
 from deployments.plan.plan import Plan
 from deployments.remote import run as remote
 from deployments.remote.locks import lock_values, locked_by, take_cards
-from deployments.remote.script import Script
+from deployments.remote.script import Said, Script
 from deployments.steps.base import GateOpened, StepContext, StepFailed
 from deployments.steps.plan import approve_anew_if_stale, make
 from hosts.models import Host
@@ -40,12 +42,21 @@ class Record:
     boot_id: str
     root: tuple[int, int] | None
     processes: tuple[tuple[int, int], ...]
+    manager: str = ""
+    through: tuple[str, ...] = ()
+    """The command by which the manager stops it, where there is one."""
 
     @classmethod
     def load(cls, data: dict[str, Any]) -> Record:
         """From the step's data."""
         root = data["root"]
-        return cls(data["boot_id"], tuple(root) if root else None, tuple((p, s) for p, s in data["processes"]))
+        return cls(
+            data["boot_id"],
+            tuple(root) if root else None,
+            tuple((p, s) for p, s in data["processes"]),
+            data.get("manager", ""),
+            tuple(data.get("through", ())),
+        )
 
 
 def stop(ctx: StepContext) -> None:
@@ -72,12 +83,20 @@ def _record(ctx: StepContext) -> None:
         root=[root.pid, root.start_time] if root is not None else None,
         processes=[[process.pid, process.start_time] for process in made.serving.processes],
         rung=Rung.NONE,
+        manager=str(made.manager or ""),
+        through=_through(ctx, made),
     )
     if made.serving.processes:
         ctx.say(
             f"Recorded {len(made.serving.processes)} processes ({made.serving.how}): "
             + ", ".join(f"{process.comm} ({process.pid})" for process in made.serving.processes)
         )
+
+
+def _through(ctx: StepContext, made: Plan) -> list[str]:
+    if made.manager is None:
+        return []
+    return made.manager.stop_argv(seconds=ctx.deployment.term_seconds, sudo=ctx.host.sudo)
 
 
 def _policy(ctx: StepContext) -> StopPolicy:
@@ -128,16 +147,20 @@ def _send(ctx: StepContext, record: Record, rung: Rung, alive: list[int]) -> lis
 def _signal(ctx: StepContext, record: Record, signal: str, alive: list[int], seconds: float) -> list[int]:
     """Signal on the host, identity checked there, and watch for up to ``seconds``; returns who still lives.
 
-    SIGTERM goes to the server's own process, which ends its workers; without one, to each that is left.
+    SIGTERM goes to the server's own process, which ends its workers; without one, to each that is left. A manager
+    is asked instead, for what it did not stop itself it starts again.
     """
     living = [(pid, start) for pid, start in record.processes if pid in alive]
     targets = [record.root] if signal == Rung.TERM and record.root in living else living
-    if signal:
+    through = record.through if signal == Rung.TERM else ()
+    if through:
+        ctx.say(f"Asking the {record.manager} to stop the server; waiting up to {seconds:.0f} s.")
+    elif signal:
         words = " ".join(str(pid) for pid, _ in targets if pid)
         ctx.say(f"Sending SIG{signal} to {words}; waiting up to {seconds:.0f} s.")
     effect = ctx.effect(
-        f"signal {signal}" if signal else "watch",
-        command=f"kill -{signal} {' '.join(str(pid) for pid, _ in targets if pid)}" if signal else "",
+        EffectKind.MANAGER_STOP if through else EffectKind(f"signal {signal}") if signal else EffectKind.WATCH,
+        command=shlex.join(through) or (f"kill -{signal} {' '.join(str(pid) for pid, _ in targets)}" if signal else ""),
         target={"processes": [list(who) for who in (targets if signal else living)], "boot": record.boot_id},
     )
     on_node = ctx.host.machine != ctx.host
@@ -152,7 +175,8 @@ def _signal(ctx: StepContext, record: Record, signal: str, alive: list[int], sec
         mode="take",
         **lock_values(ctx.job),
         signal=signal,
-        targets=[f"{pid}:{start}" for pid, start in targets] if signal else "",
+        targets=[f"{pid}:{start}" for pid, start in targets] if signal and not through else "",
+        through=shlex.join(through),
         watched=[f"{pid}:{start}" for pid, start in record.processes],
         seconds_max=max(1, round(seconds)) if seconds else 0,
     )
@@ -189,6 +213,8 @@ def _watch(ctx: StepContext, script: Script, host: Host, total: int, *, sent: Ru
                         f"This login may not signal process {said.text}: it belongs to another user.",
                         hint="Give the login sudo rights, or log in as root or as the server's user.",
                     )
+                case "manager":
+                    _manager_said(said)
                 case "gpu":
                     ctx.reading_said(said.rest)
                 case "alive":
@@ -200,6 +226,16 @@ def _watch(ctx: StepContext, script: Script, host: Host, total: int, *, sent: Ru
     if alive is None:
         raise LinkLost("The host did not say who still lives.")
     return alive
+
+
+def _manager_said(said: Said) -> None:
+    """The manager's own tool has ended: what it could not do, a signal must not do behind its back."""
+    status, *words = said.rest
+    if status != "0":
+        raise StepFailed(
+            f"The server's manager did not stop it: {' '.join(words) or f'exit status {status}'}.",
+            hint="Stop it there by hand, or let the panel's login do so (sudo), then try again.",
+        )
 
 
 def _booted(ctx: StepContext) -> list[int]:
@@ -254,20 +290,19 @@ def _cannot_be_killed(alive: list[int]) -> NoReturn:
 def _kill_from_node(ctx: StepContext, record: Record, alive: list[int], seconds: float) -> list[int]:
     """The container's own way did not help: the same processes under their pids on the node."""
     facts = look_at_node(ctx)
-    if facts is None or isinstance(facts.processes, Unknown) or isinstance(facts.host, Unknown):
+    if facts is None or isinstance(facts.host, Unknown):
         raise StepFailed("The node could not be looked at.", hint="Test the node on its page.")
-    living = {(pid, start) for pid, start in record.processes if pid in alive}
-    found = [
-        (pid, facts.processes.by_pid[pid].start_time)
-        for pid, detail in facts.details.items()
-        if pid in facts.processes.by_pid and (detail.pids[-1], facts.processes.by_pid[pid].start_time) in living
-    ]
+    inside = pids_inside(facts)
+    if isinstance(inside, Unknown):
+        raise StepFailed(f"The node could not be looked at: {inside.reason}", hint="Test the node on its page.")
+    living = [(pid, start) for pid, start in record.processes if pid in alive]
+    found = [(inside[who], who[1]) for who in living if who in inside]
     if not found:
         _cannot_be_killed(alive)
     node = ctx.host.machine
     ctx.say(f"Sending SIGKILL from {node} to {' '.join(str(pid) for pid, _ in found)}.")
     effect = ctx.effect(
-        "signal KILL from the node",
+        EffectKind.NODE_KILL,
         command=f"kill -KILL {' '.join(str(pid) for pid, _ in found)}",
         target={"processes": [list(who) for who in found], "node": node.name},
     )
@@ -278,13 +313,15 @@ def _kill_from_node(ctx: StepContext, record: Record, alive: list[int], seconds:
         fence=ctx.claim.fence,
         boot_id=facts.host.boot_id,
         signal="KILL",
+        through="",
         targets=words,
         watched=words,
         seconds_max=max(1, round(seconds)),
     )
     left = _watch(ctx, script, node, len(found), sent=Rung.NODE_KILL)
     effect.done(f"{len(left)} left" if left else "all gone", alive=left)
-    return alive if left else []
+    unseen = [pid for pid, start in living if (pid, start) not in inside]
+    return [pid for pid, start in living if inside.get((pid, start)) in left] + unseen
 
 
 def _ended(ctx: StepContext) -> None:

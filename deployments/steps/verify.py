@@ -22,7 +22,7 @@ from deployments.decisions.verify import (
 )
 from deployments.lifecycle import CheckStatus, JobKind, ServiceState
 from deployments.models import Check, Deployment
-from deployments.plan.cards import cards_seen, holders
+from deployments.plan.cards import cards_seen, holders, labels_of
 from deployments.plan.collect import cards_of, look_at_node
 from deployments.plan.serving import port_owners
 from deployments.steps import not_free
@@ -109,7 +109,7 @@ def _look(ctx: StepContext, record: Record | None) -> tuple[Round, Verdict, str]
 def _round(ctx: StepContext, facts: HostFacts, record: Record | None, cards: tuple[CardSeen, ...]) -> Round:
     owners = port_owners(facts, ctx.deployment.port)
     port_free = None if isinstance(facts.listeners, Unknown) else owners == frozenset()
-    others = holders(facts, uuids=[card.uuid for card in cards], co_tenants=ctx.deployment.co_tenants)
+    others = holders(facts, labels={card.uuid: card.label for card in cards}, co_tenants=ctx.deployment.co_tenants)
     note = others.reason if isinstance(others, Unknown) else ""
     if not isinstance(facts.files, Unknown) and facts.files.partial:
         note = "This login may not see the files of other users' processes; memory decides."
@@ -137,7 +137,7 @@ def _others_on_node(ctx: StepContext) -> tuple[HolderSeen, ...]:
     facts = look_at_node(ctx)
     if facts is None:
         return ()
-    others = holders(facts, uuids=ctx.placement.gpu_uuids, co_tenants=ctx.deployment.co_tenants)
+    others = holders(facts, labels=labels_of(cards_of(ctx)), co_tenants=ctx.deployment.co_tenants)
     if isinstance(others, Unknown):
         ctx.check("holders on node", "Holders seen from the node", CheckStatus.UNKNOWN, detail=others.reason)
         return ()

@@ -16,7 +16,7 @@ EAGER_SECONDS=5
 MAX_PIDS=96
 GPU_FIELDS=index,uuid,pci.bus_id,memory.total,memory.used,memory.reserved,utilization.gpu,temperature.gpu
 GPU_FIELDS=$GPU_FIELDS,power.draw,driver_version,mig.mode.current,name
-MEMORY_FIELDS=index,uuid,memory.total,memory.used
+MEMORY_FIELDS=index,uuid,pci.bus_id,memory.total,memory.used
 APP_FIELDS=pid,gpu_uuid,used_memory,process_name
 
 begin() { printf '\n@relaunch %s section %s\n' "$TOKEN" "$1"; }
@@ -276,7 +276,7 @@ look_at_disk() {
 }
 
 look_around() {
-  PIDS=$GIVEN_PIDS
+  PIDS=" 1$GIVEN_PIDS" # with process 1, to whose control group the others' are compared
   sockets=
   asked host && look_at_host
   asked devices && look_at_devices

@@ -13,6 +13,7 @@ from hosts.probe.frames import Section, Unknown
 BOOT_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 UID_LINE = re.compile(r"^d\S+\s+\d+\s+(\d+)\s+.*?/proc/(\d+)$", re.ASCII | re.M)
 NSPID_LINE = re.compile(r"^/proc/(\d+)/status:NSpid:\s+([\d\s]+)$", re.ASCII | re.M)
+CGROUP_LINES = (r"^0::(/.+)$", r"^\d+:name=systemd:(/.*)$", r"^0::(/)$", r"^\d+:[^:\n]*:(/.*)$")
 MARKER = re.compile(rb"/proc/(\d+)/environ:RELAUNCH_LAUNCH_ID=([\x21-\x7e]{1,128})\Z")
 
 
@@ -198,7 +199,8 @@ def parse_detail(pid: int, facts: Section, cmdline: Section) -> ProcessDetail | 
     text = facts.text
     thread_group = re.search(r"^Tgid:\s+(\d+)$", text, re.M | re.ASCII)
     chain = re.search(r"^NSpid:\s+([\d\s]+?)$", text, re.M | re.ASCII)
-    cgroup = re.search(r"^0::(/.*)$", text, re.M) or re.search(r"^\d+:[^:\n]*:(/.*)$", text, re.M)
+    # Version 2, unless that is only mounted beside version 1, where systemd keeps a hierarchy of its own.
+    cgroup = next(filter(None, (re.search(shape, text, re.M) for shape in CGROUP_LINES)), None)
     argv = cmdline.text.rstrip("\0\n")
     return ProcessDetail(
         pid=pid,

@@ -47,6 +47,7 @@ class Machine:
     free_mib: int = 50_000
     missing_paths: set[str] = field(default_factory=set)
     partial: bool = False
+    cgroups: dict[int, str] = field(default_factory=dict)
     minors: tuple[int, ...] = ()
     """N of each card's /dev/nvidiaN; empty: as its index."""
     broken: dict[str, Content | None] = field(default_factory=dict)
@@ -72,6 +73,10 @@ class Machine:
             "procs": "".join(self._stat(proc) for proc in self._all_procs()),
             "uids": "".join(
                 f"dr-xr-xr-x 9 {proc.uid} {proc.uid} 0 Jan 1 00:00 /proc/{proc.pid}\n" for proc in self.procs.values()
+            ),
+            "nspids": "".join(
+                f"/proc/{proc.pid}/status:NSpid:\t{chr(9).join(map(str, proc.pids or (proc.pid,)))}\n"
+                for proc in self.procs.values()
             ),
             "listeners": self._listeners(),
             "minors": "".join(f"/dev/nvidia{self.minor(n)}\n" for n in range(len(self.cards))),
@@ -153,9 +158,11 @@ class Machine:
 
     def _details(self) -> dict[str, Content]:
         found: dict[str, Content] = {}
-        for pid, proc in self.procs.items():
+        for pid, proc in {1: Proc(1, 1, "init"), **self.procs}.items():
             chain = "\t".join(map(str, proc.pids or (pid,)))
-            found[f"pid.{pid}.facts"] = f"Name:\t{proc.comm}\nTgid:\t{pid}\nNSpid:\t{chain}\n0::/\n"
+            found[f"pid.{pid}.facts"] = (
+                f"Name:\t{proc.comm}\nTgid:\t{pid}\nNSpid:\t{chain}\n0::{self.cgroups.get(pid, '/')}\n"
+            )
             found[f"pid.{pid}.cmdline"] = "\0".join(proc.command.split()) + "\0"
         return found
 

@@ -61,6 +61,8 @@ class FakeHost:
     deaf: set[str] = field(default_factory=set)
     leaks: bool = False
     reachable: bool = True
+    through: Callable[[str], list[str]] = lambda command: []
+    """What a manager's own tool does and says."""
     fence: int = 0
     locked_by: str = ""
     launches: dict[str, str] = field(default_factory=dict)
@@ -144,7 +146,7 @@ class FakeHost:
         return [values["MODE"]]
 
     def _stop(self, values: dict[str, str]) -> list[str]:
-        lines = []
+        lines = self.through(values["THROUGH"]) if values["THROUGH"] else []
         for word in values["TARGETS"].split():
             pid, start = map(int, word.split(":"))
             proc = self.machine.procs.get(pid)

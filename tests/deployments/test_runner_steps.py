@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from deployments.lifecycle import JobKind, JobState
+from deployments.models import Effect
 from tests.deployments.machine import Proc
 from tests.deployments.support import Story
 
@@ -125,6 +126,46 @@ def test_what_cannot_be_measured_is_a_gate_and_never_free(serving: Story, sectio
     assert serving.work().state == JobState.WAITING
     assert "could not be measured" in serving.gate.title or "not free" in serving.gate.title
     assert "launch start" not in serving.host.sent
+
+
+# --- Through what looks after the server
+
+
+@pytest.fixture
+def unit(serving: Story) -> Story:
+    """The server belongs to a systemd unit."""
+    serving.host.machine.cgroups = {100: "/system.slice/chat.service"}
+    serving.request(JobKind.STOP)
+    serving.approve()
+    return serving
+
+
+def test_a_unit_is_asked_to_stop_its_server_and_nobody_is_signalled(unit: Story) -> None:
+    asked: list[str] = []
+
+    def systemctl(command: str) -> list[str]:
+        asked.append(command)
+        unit.host.end(100)
+        return ["manager 0"]
+
+    unit.host.through = systemctl
+    assert unit.work().state == JobState.SUCCEEDED, unit.job.summary
+    assert asked == ["systemctl stop chat.service"]
+    assert [effect.kind for effect in Effect.objects.all()] == ["stop by its manager"]
+
+
+def test_a_unit_that_may_not_be_stopped_is_not_killed_behind_its_back(unit: Story) -> None:
+    unit.host.through = lambda command: ["manager 4 Access denied"]
+    assert unit.work().state == JobState.FAILED
+    assert "Access denied" in unit.job.summary and "sudo" in unit.job.hint
+    assert "stop KILL" not in unit.host.sent
+
+
+def test_what_a_manager_leaves_alive_is_killed_by_the_ladder(unit: Story) -> None:
+    unit.deployment.term_seconds = 0
+    unit.deployment.save()
+    assert unit.work().state == JobState.SUCCEEDED
+    assert [kind for kind in unit.host.sent if kind.startswith("stop")] == ["stop TERM", "stop KILL"]
 
 
 # --- Running requests

@@ -7,9 +7,12 @@ from deployments.plan.cards import Card, cards_seen, holders, memory_of
 from hosts.probe.frames import Unknown
 from tests.deployments.machine import CARDS, Machine, Proc, idle_machine, serving_machine
 
+LABELS = {uuid: f"GPU {n}" for n, uuid in enumerate(CARDS)}
+FIRST = {CARDS[0]: "GPU 0"}
+
 
 def held(machine: Machine, **kwargs: object) -> list[int]:
-    found = holders(machine.facts(), **({"uuids": CARDS} | kwargs))  # type: ignore[arg-type]
+    found = holders(machine.facts(), **({"labels": LABELS} | kwargs))  # type: ignore[arg-type]
     assert not isinstance(found, Unknown)
     return [holder.pid for holder in found]
 
@@ -33,7 +36,7 @@ def test_no_reading_of_any_card() -> None:
 
 def test_holders_are_named_with_user_and_cards() -> None:
     machine = idle_machine().add(Proc(9, 90, "trainer", "python train.py", uid=1000, cards=(0, 1)))
-    assert holders(machine.facts(), uuids=CARDS) == (
+    assert holders(machine.facts(), labels=LABELS) == (
         HolderSeen(9, 90, "python train.py", "uid 1000", ("GPU 0", "GPU 1")),
     )
 
@@ -44,7 +47,7 @@ def test_who_does_not_count() -> None:
     assert held(machine, ours={(101, 1001)}) == [102]
     assert held(machine, ours={(101, 999)}) == [101, 102], "another start time is another process"
     assert held(machine, co_tenants=["sglang::schedul"]) == []
-    assert held(machine, uuids=CARDS[:1]) == [101], "only this deployment's cards count"
+    assert held(machine, labels=FIRST) == [101], "only this deployment's cards count"
     machine.procs[101].state = "Z"
     assert held(machine) == [102]
 
@@ -65,14 +68,14 @@ def test_the_node_knows_a_containers_process_by_its_inner_pid_and_start_time() -
 def test_without_a_list_of_cards_every_holder_may_hold_ours() -> None:
     machine = serving_machine()
     machine.broken["gpus"] = machine.broken["memory"] = ("", 9)
-    assert held(machine, uuids=["GPU-other"]) == [101, 102]
+    assert held(machine, labels={"GPU-other": "GPU 9"}) == [101, 102]
 
 
 @pytest.mark.parametrize("section", ["fds", "procs"])
 def test_what_cannot_be_seen_is_unknown(section: str) -> None:
     machine = serving_machine()
     machine.broken[section] = None
-    assert isinstance(holders(machine.facts(), uuids=CARDS), Unknown)
+    assert isinstance(holders(machine.facts(), labels=LABELS), Unknown)
 
 
 def test_memory_by_process() -> None:
@@ -90,7 +93,7 @@ def test_the_file_of_a_card_has_its_own_number() -> None:
     machine.broken["minors"] = "".join(
         f"/proc/driver/nvidia/gpus/0000:0{n}:00.0/information:Device Minor: {minor}\n" for n, minor in enumerate((7, 6))
     )
-    found = holders(machine.facts(), uuids=CARDS[:1])
+    found = holders(machine.facts(), labels=FIRST)
     assert not isinstance(found, Unknown)
     assert [(holder.pid, holder.cards) for holder in found] == [(7, ("GPU 0",))]
 
@@ -98,9 +101,9 @@ def test_the_file_of_a_card_has_its_own_number() -> None:
 def test_where_the_files_cannot_be_told_apart_every_holder_counts() -> None:
     machine = idle_machine().add(Proc(6, 60, cards=(6,)), Proc(8, 80, cards=(0,)))
     machine.broken["minors"] = None
-    assert held(machine, uuids=CARDS[:1]) == [6, 8]
+    assert held(machine, labels=FIRST) == [6, 8]
 
 
 def test_a_lost_card_may_be_behind_any_file_that_is_not_another_cards() -> None:
     machine = idle_machine().add(Proc(6, 60, cards=(2,)), Proc(8, 80, cards=(0,)))
-    assert held(machine, uuids=["GPU-lost"]) == [6]
+    assert held(machine, labels={"GPU-lost": "GPU 5"}) == [6]

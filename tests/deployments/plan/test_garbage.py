@@ -42,7 +42,7 @@ def free(facts: HostFacts) -> dict[str, bool]:
     return {
         "gpus": all(card.is_free for card in cards_seen(facts, [Card(UUID, "GPU 0", 0)])),
         "listeners": port_owners(facts, 30001) == frozenset(),
-        "fds": holders(facts, uuids=[UUID]) == (),
+        "fds": holders(facts, labels={UUID: "GPU 0"}) == (),
     }
 
 

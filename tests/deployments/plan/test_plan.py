@@ -235,14 +235,23 @@ def test_the_paths_that_a_plan_asks_about() -> None:
 
 @pytest.mark.parametrize(
     ("value", "blocked"),
-    [("0", False), ("0,1", False), (CARDS[1], False), ("", False), ("1,2", True), ("2", True), ("GPU-", False)],
+    [
+        ("0", ""),
+        ("0,1", ""),
+        (CARDS[1], ""),
+        ("1,2", "cards that are not this deployment's"),
+        ("2", "cards that are not this deployment's"),
+        ("", "no card that is known here"),
+        ("GPU-", "no card that is known here"),
+        ("MIG-6a4ee3e5-3b3c-5d2c-8c50-0d9a8f6c7b21", "no card that is known here"),
+    ],
 )
-def test_a_recipe_may_not_use_cards_that_nobody_looked_at(value: str, blocked: bool) -> None:
+def test_a_recipe_may_not_use_cards_that_nobody_looked_at(value: str, blocked: str) -> None:
     machine = serving_machine()
     machine.cards["GPU-of-somebody-else"] = 4
     made = plan(machine, new=replace(NEW, env={"CUDA_VISIBLE_DEVICES": value}))
-    assert made.data["blocked"] is blocked
-    assert all("names cards that are not this deployment's" in text for text in blocking(made))
+    assert made.data["blocked"] is bool(blocked)
+    assert all(f"names {blocked}" in text for text in blocking(made))
 
 
 def test_a_changed_variable_is_shown() -> None:
@@ -254,3 +263,51 @@ def test_a_changed_variable_is_shown() -> None:
 def test_the_variables_of_a_server_that_we_did_not_start_are_not_known() -> None:
     rows = plan(serving_machine(), new=replace(NEW, argv=ARGV, workdir="", env={"A": "1"})).data["flags"]
     assert rows == [{"flag": "A=", "running": "not known", "new": "1", "proven": None}]
+
+
+# --- What looks after the server
+
+
+def managed(cgroup: str, *, parent: Proc | None = None) -> Machine:
+    machine = serving_machine()
+    machine.cgroups = {100: cgroup}
+    if parent is not None:
+        machine.add(parent)
+        machine.procs[100].parent = parent.pid
+    return machine
+
+
+def test_a_units_server_is_stopped_through_its_unit() -> None:
+    made = plan(managed("/system.slice/chat.service"), launch=None)
+    assert not made.data["blocked"]
+    assert "chat.service, which is asked to stop it" in made.data["warnings"][0]["text"]
+    assert made.manager is not None
+    assert made.manager.stop_argv(seconds=20, sudo=True) == ["sudo", "-n", "systemctl", "stop", "chat.service"]
+    assert "systemd unit chat.service" in str(made.data["sections"][0]["rows"])
+    assert made.hash != plan(serving_machine(), launch=None).hash, "the approval is bound to it"
+
+
+def test_a_container_is_stopped_by_its_engine_within_the_deployments_time() -> None:
+    made = plan(managed(f"/system.slice/docker-{'ab' * 32}.scope"), launch=None, kind="stop", new=None)
+    assert made.manager is not None and not made.data["warnings"]
+    assert made.manager.stop_argv(seconds=20, sudo=False) == ["docker", "stop", "--time", "20", "abababababab"]
+
+
+@pytest.mark.parametrize(
+    ("machine", "sentence"),
+    [
+        (managed("/system.slice/supervisor.service", parent=Proc(60, 60, "supervisord")), "supervisord looks after"),
+        (managed("/slurm/uid_0/job_7/step_0"), "is a job of Slurm"),
+        (managed("/kubepods/besteffort/pod1/x"), "is a job of Kubernetes"),
+    ],
+)
+def test_what_cannot_be_stopped_through_its_manager_is_not_stopped(machine: Machine, sentence: str) -> None:
+    assert any(sentence in text for text in blocking(plan(machine, launch=None)))
+    assert blocking(plan(machine, launch=None, kind="start"))[0].startswith("chat already serves")
+
+
+def test_a_shell_around_an_adopted_server_is_a_warning_and_around_ours_is_our_own() -> None:
+    machine = managed("/user.slice/user-0.slice/session-3.scope", parent=Proc(60, 60, "bash"))
+    adopted = plan(machine, launch=None)
+    assert not adopted.data["blocked"] and "bash (pid 60) waits for the server" in adopted.data["warnings"][0]["text"]
+    assert plan(machine).manager is None

@@ -35,12 +35,12 @@ def stop(
     signal: str = "TERM",
     watched: list[str] | None = None,
     seconds: int = 5,
+    through: str = "",
     **values: object,
 ) -> list[Said]:
     watch = list(targets) if watched is None else watched
-    return host.run(
-        host.script("stop", signal=signal, targets=list(targets), watched=watch, seconds_max=seconds, **values)
-    )
+    known = {"signal": signal, "targets": list(targets), "watched": watch, "through": through, "seconds_max": seconds}
+    return host.run(host.script("stop", **known, **values))
 
 
 def pid_of(word: str) -> int:
@@ -133,3 +133,27 @@ def test_a_name_that_looks_like_a_process_table(host: Host) -> None:
     word = f"{pid}:{start_time(pid)}"
     assert said_of(stop(host, word), "sent") == [f"TERM {pid}"]
     assert not lives(pid)
+
+
+# --- Through what looks after the server
+
+
+def test_a_manager_is_asked_instead_of_a_signal(host: Host) -> None:
+    server, neighbour = sleeper(host), sleeper(host)
+    said = stop(host, watched=[server], through=f"sleep 0.3; kill {pid_of(server)}; sleep 0.1; echo stopped")
+    assert "sent" not in words(said)
+    assert said_of(said, "alive")[0] == f"{pid_of(server)}:S" and said_of(said, "alive")[-1] == ""
+    assert lives(pid_of(neighbour))
+
+
+def test_what_the_manager_could_not_do_is_told_with_its_last_words(host: Host) -> None:
+    server = sleeper(host)
+    said = stop(host, watched=[server], through="echo one; echo 'Access denied' >&2; exit 4", seconds=2)
+    assert said_of(said, "manager") == ["4 Access denied"]
+    assert lives(pid_of(server))
+
+
+def test_a_manager_that_hangs_holds_nobody_up(host: Host) -> None:
+    server = sleeper(host)
+    said = stop(host, watched=[server], through="sleep 30", seconds=1)
+    assert words(said)[-1] == "end" and "manager" not in words(said)

@@ -1,0 +1,100 @@
+"""A server in a container: its node sees the processes under other numbers, and sees those of others."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import pytest
+from django.contrib.auth.models import User
+
+from deployments.lifecycle import EffectKind, JobKind, JobState
+from deployments.models import Effect, Job
+from hosts import links
+from hosts.models import Host
+from hosts.transport.fake import FakeTransport
+from tests.deployments.machine import Machine, Proc, serving_machine
+from tests.deployments.support import FakeHost, Story, make_story
+from tests.factories import make_host
+
+pytestmark = pytest.mark.django_db
+
+ON_NODE = 5000
+"""What a container's pid is more on the node."""
+
+
+@dataclass
+class Container:
+    """A story in a container, and what its node is like."""
+
+    story: Story
+    node: FakeHost
+
+    def mirror(self) -> None:
+        """The container's processes, as the node sees them now; what was killed there is gone in here."""
+        for pid in [pid for pid in self.story.host.machine.procs if pid + ON_NODE not in self.node.machine.procs]:
+            self.story.host.end(pid)
+
+
+def as_seen_by_node(inside: Machine) -> Machine:
+    outside = Machine(cards=inside.cards)
+    for proc in inside.procs.values():
+        pid = proc.pid + ON_NODE
+        parent = proc.parent + ON_NODE if proc.parent > 1 else 1
+        outside.add(replace(proc, pid=pid, parent=parent, pids=(pid, proc.pid), port=None))
+    return outside
+
+
+@pytest.fixture
+def container(ask: Callable[..., Job], approver: User, monkeypatch: pytest.MonkeyPatch) -> Container:
+    story = make_story(serving_machine(), ask, monkeypatch, serves=True)
+    node = make_host(name="pve")
+    Host.objects.filter(pk=story.deployment.placement.host_id).update(
+        transport=Host.TransportKind.PCT, via=node, vmid=129
+    )
+    found = Container(story, FakeHost(as_seen_by_node(story.host.machine)))
+    found.node.after["stop KILL"] = found.mirror
+
+    @contextlib.contextmanager
+    def borrow(host: Host) -> Iterator[FakeTransport]:
+        with (found.node if host.pk == node.pk else story.host).borrow(host) as transport:
+            yield transport
+
+    monkeypatch.setattr(links, "borrow", borrow)
+    story.deployment.term_seconds = story.deployment.kill_seconds = 0
+    story.deployment.save()
+    story.host.deaf |= {"TERM", "KILL"}
+    return found
+
+
+def test_what_the_container_cannot_kill_is_killed_from_its_node(container: Container) -> None:
+    story = container.story
+    story.request(JobKind.STOP)
+    story.approve()
+    assert story.work().state == JobState.SUCCEEDED, story.job.summary
+    killed = Effect.objects.get(kind=EffectKind.NODE_KILL).target["processes"]
+    assert killed == [[5100, 1000], [5101, 1001], [5102, 1002], [5103, 1003]]
+
+
+def test_a_process_that_the_node_does_not_show_is_not_called_gone(container: Container) -> None:
+    story = container.story
+    story.request(JobKind.STOP)
+    story.approve()
+    del container.node.machine.procs[5102]
+    container.node.after["stop KILL"] = lambda: [story.host.machine.procs.pop(pid) for pid in (100, 101, 103)] and None
+    assert story.work().state == JobState.FAILED
+    assert "Processes 102 cannot be killed" in story.job.summary
+
+
+def test_only_this_containers_processes_are_killed_from_the_node(container: Container) -> None:
+    """Another container's process of the same number, and one that a container engine in ours gave a number."""
+    story = container.story
+    story.request(JobKind.STOP)
+    story.approve()
+    container.node.machine.add(
+        Proc(7101, 999, "other", pids=(7101, 101)),
+        Proc(8000, 1000, "docker", pids=(8000, 300, 100)),
+    )
+    assert story.work().state == JobState.SUCCEEDED, story.job.summary
+    assert container.node.machine.procs.keys() == {7101, 8000}
