@@ -14,6 +14,7 @@ from lab.gpus import state
 from lab.host import Host, MachineError, wait_until
 from lab.node import Container
 from lab.processes import Process
+from lab.specs import CardSpec
 
 MIB = 1024 * 1024
 
@@ -110,19 +111,22 @@ class Faults:
 
     # -- GPUs
 
+    # A card is named by its slot (0 is the first of the spec), its device file (nvidia3), its uuid or its bus id.
+
     def gpu(self, host: Host, *words: str) -> None:
         """What nvidia-smi and NVML do wrong (`hang 30`, `lost 0`; see gpus/fault.h); `none`: nothing."""
         text = " ".join(words)
+        state.check_fault(text, host.cards)
         state.set_fault(host.gpu_state, None if text in ("", "none") else text)
 
-    def gpu_leak(self, host: Host, card: int, mib: int) -> None:
+    def gpu_leak(self, host: Host, card: int | str, mib: int) -> None:
         """Memory in use that no process holds."""
-        self._hold(host, "--gpu", card, "--mib", mib, "--mode", "leak", "--", "true")
+        self._hold(host, "--gpu", _card(host, card).uuid, "--mib", mib, "--mode", "leak", "--", "true")
 
-    def gpu_hold(self, host: Host, card: int, mib: int) -> None:
+    def gpu_hold(self, host: Host, card: int | str, mib: int) -> None:
         """A stranger's process that holds memory until it is killed."""
         before = {process.pid for process in _holders(host)}
-        start = f"exec setsid -f gpu-hold --gpu {int(card)} --mib {int(mib)} -- sleep 86400 >/dev/null 2>&1"
+        start = f"exec setsid -f gpu-hold --gpu {_card(host, card).uuid} --mib {int(mib)} -- sleep 86400 >/dev/null 2>&1"
         host.exec(["sh", "-c", start], timeout=20)
         wait_until(lambda: {process.pid for process in _holders(host)} - before, timeout=10, what="gpu-hold")
 
@@ -173,6 +177,13 @@ class Faults:
 def verbs() -> list[str]:
     """The faults by the names that the command line uses."""
     return [name.replace("_", "-") for name in vars(Faults) if not name.startswith("_")]
+
+
+def _card(host: Host, name: int | str) -> CardSpec:
+    try:
+        return state.find_card(host.cards, str(name))
+    except KeyError as error:
+        raise MachineError(error.args[0]) from None
 
 
 def _is_sshd(title: str) -> bool:

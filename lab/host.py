@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from lab import network, processes, syscalls, tree
-from lab.gpus import state
+from lab.gpus import procfs, state
 from lab.paths import FleetPaths
 from lab.processes import Process
 from lab.specs import CardSpec, HostSpec
@@ -94,12 +94,18 @@ class Host:
         tree.authorize(self.root, authorized)
         shutil.rmtree(self.gpu_state)
         self.gpu_state.mkdir()
-        state.write_cards(self.gpu_state, self.cards)
+        state.write_cards(self.gpu_state, self.cards, devices=False)
+        shutil.rmtree(self.directory / "driver", ignore_errors=True)
+        procfs.write(self.directory / "driver", self.cards if self.spec.driver else ())
         (self.directory / "plan").write_text(self.plan())
 
     def plan(self) -> str:
         layers = [self.paths.driver] if self.spec.driver else []
-        return tree.host_plan(self.paths, name=self.name, cards=len(self.spec.cards), layers=layers, node=False)
+        return self._plan(layers, node=False)
+
+    def _plan(self, layers: Sequence[Path], *, node: bool) -> str:
+        devices = state.device_names(self.cards)
+        return tree.host_plan(self.paths, name=self.name, devices=devices, layers=layers, node=node)
 
     def power_on(self) -> "subprocess.Popen[str]":
         """Begin to start, with a new boot id; `finish_start` waits for it."""

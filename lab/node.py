@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from lab import network, processes, tree
+from lab.gpus import state
 from lab.host import Host, MachineError, enter
 from lab.paths import FleetPaths
 from lab.processes import Process
@@ -18,7 +19,8 @@ class Container:
         self.node, self.vmid, self.spec = node, vmid, spec
         self.name = spec.name
         self.address = network.container_address(node.index, vmid)
-        self.cards = range(len(node.spec.cards)) if spec.cards is None else spec.cards
+        slots = range(len(node.spec.cards)) if spec.cards is None else spec.cards
+        self.cards = tuple(node.cards[slot] for slot in slots)
         self.directory = node.root / "var/lib/lxc" / str(vmid)
         self.root = self.directory / "rootfs"
         self.gpu_state = node.gpu_state
@@ -29,16 +31,18 @@ class Container:
         self.root.mkdir(parents=True, exist_ok=True)
         hosts = f"127.0.0.1 localhost\n{self.address} {self.name}\n"
         tree.write_etc(self.root, name=self.name, hosts=hosts)
-        plan = tree.container_plan(vmid=self.vmid, name=self.name, cards=self.cards)
+        plan = tree.container_plan(vmid=self.vmid, name=self.name, devices=self._devices())
         (self.directory / "plan").write_text(plan)
         self.config.parent.mkdir(parents=True, exist_ok=True)
         self.config.write_text(self._configuration())
 
+    def _devices(self) -> list[str]:
+        return state.device_names(self.cards)
+
     def _configuration(self) -> str:
         address = f"ip={self.address}/{network.PREFIX},hwaddr={network.mac(self.address).upper()}"
-        devices = [f"nvidia{index}" for index in self.cards] + (["nvidiactl", "nvidia-uvm"] if self.cards else [])
         lines = ["arch: amd64", "cores: 16"]
-        lines += [f"dev{number}: /dev/{name},gid=44" for number, name in enumerate(devices)]
+        lines += [f"dev{number}: /dev/{name},gid=44" for number, name in enumerate(self._devices())]
         lines += [f"hostname: {self.name}", "memory: 65536", f"net0: name=eth0,bridge=vmbr0,{address},type=veth"]
         lines += ["ostype: debian", f"rootfs: local-lvm:vm-{self.vmid}-disk-0,size=64G", "swap: 0"]
         return "\n".join(lines) + "\n"
@@ -111,8 +115,7 @@ class Node(Host):
 
     def plan(self) -> str:
         layers = [self.paths.proxmox] + ([self.paths.driver] if self.spec.driver else [])
-        cards = len(self.spec.cards)
-        return tree.host_plan(self.paths, name=self.name, cards=cards, layers=layers, node=True)
+        return self._plan(layers, node=True)
 
     def configure_network(self) -> None:
         network.ip(network.node_lines(self.address), inside=self.pid1)

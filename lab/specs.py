@@ -9,7 +9,10 @@ NAMESPACE = uuid.UUID("5d6ad51c-8f2d-4c5e-9d4e-2f6b2c1b7a10")
 
 @dataclass(frozen=True)
 class CardSpec:
-    """One GPU. Memory in MiB; `uuid` and `bus_id` are derived from host and position when empty."""
+    """One GPU. Memory in MiB; `uuid` and `bus_id` are derived from host and position when empty.
+
+    `minor` is the number of its device file, /dev/nvidia<minor>; None: its position (its slot).
+    """
 
     name: str = "NVIDIA L40S"
     memory_mib: int = 46068
@@ -18,6 +21,7 @@ class CardSpec:
     uuid: str = ""
     bus_id: str = ""
     driver: str = "550.163.01"
+    minor: int | None = None
 
     def placed(self, machine: str, index: int) -> "CardSpec":
         """The same card with its identity filled in for slot `index` of `machine`."""
@@ -25,7 +29,8 @@ class CardSpec:
         return replace(
             self,
             uuid=self.uuid or f"GPU-{identity}",
-            bus_id=self.bus_id or f"00000000:{0x01 + 0x20 * (index % 8) + index // 8:02X}:00.0",
+            bus_id=self.bus_id or f"{index // 8:08X}:{0x01 + 0x20 * (index % 8):02X}:00.0",
+            minor=index if self.minor is None else self.minor,
         )
 
 
@@ -46,7 +51,7 @@ class HostSpec:
 
 @dataclass(frozen=True)
 class ContainerSpec:
-    """A container of a node. `cards`: which of the node's cards it sees, by index; None is all of them."""
+    """A container of a node. `cards`: which of the node's cards it sees, by slot; None is all of them."""
 
     name: str
     cards: Sequence[int] | None = None

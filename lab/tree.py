@@ -23,6 +23,7 @@ COPIED = (
 )
 SHARED = ("alternatives", "ssl", "ld.so.conf.d", "terminfo")
 BOOT_ID = "proc/sys/kernel/random/boot_id"
+PROC_DRIVER = "proc/driver"
 
 
 DIRECTORIES = {
@@ -140,11 +141,10 @@ def authorize(root: Path, line: str) -> None:
             os.chown(path, owner, owner)
 
 
-def _devices(source: str, cards: Sequence[int], *, made: bool) -> list[str]:
-    """Device files. Cards are plain files, made here or bound from `source`: `/proc/PID/fd` names them."""
+def _devices(source: str, names: Sequence[str], *, made: bool) -> list[str]:
+    """Device files. Those of cards are plain files, made here or bound from `source`: `/proc/PID/fd` names them."""
     lines = ["tmpfs\tmode=755,size=4m\tdev"]
     lines += [f"bind\t{source}/{node}\tdev/{node}" for node in NODES]
-    names = [f"nvidia{index}" for index in cards] + (["nvidiactl", "nvidia-uvm"] if cards else [])
     lines += [f"file\t666\tdev/{name}" if made else f"bind\t{source}/{name}\tdev/{name}" for name in names]
     group = "" if one_user_only() else ",gid=5"
     lines += [
@@ -156,7 +156,7 @@ def _devices(source: str, cards: Sequence[int], *, made: bool) -> list[str]:
     return lines + [f"link\t/proc/self/fd/{n}\tdev/{name}" for n, name in enumerate(("stdin", "stdout", "stderr"))]
 
 
-def _common(*, boot_id: str, usr: Sequence[str], lab: Sequence[tuple[str, str]]) -> list[str]:
+def _common(*, boot_id: str, driver: str, usr: Sequence[str], lab: Sequence[tuple[str, str]]) -> list[str]:
     if len(usr) == 1:
         lines = [f"robind\t{usr[0]}\tusr"]
     else:
@@ -164,12 +164,13 @@ def _common(*, boot_id: str, usr: Sequence[str], lab: Sequence[tuple[str, str]])
         lines = [f"overlay\tlowerdir={layers}\tusr"]
     lines += [f"robind\t/etc/{name}\tetc/{name}" for name in SHARED if Path("/etc", name).is_dir()]
     lines += ["proc\tproc", "robind\t/sys\tsys", f"bind\t{boot_id}\t{BOOT_ID}"]
+    lines += [f"robind\t{driver}\t{PROC_DRIVER}"]  # the kernel's: in a container it names every card, too
     lines += ["tmpfs\tmode=1777\ttmp", "tmpfs\tmode=755\trun", "dir\t1777\trun/lock", "dir\t755\trun/sshd"]
     lines += [f"robind\t{source}\t{target}" for source, target in lab]
     return lines + [f"robind\t{prefix}\t{str(prefix)[1:]}" for prefix in python_prefixes()]
 
 
-def host_plan(paths: FleetPaths, *, name: str, cards: int, layers: Sequence[Path], node: bool) -> str:
+def host_plan(paths: FleetPaths, *, name: str, devices: Sequence[str], layers: Sequence[Path], node: bool) -> str:
     """The plan of a host or node, carried out in the lab's mount namespace. `layers` lie over /usr."""
     machine = paths.machine(name)
     lab = [
@@ -180,20 +181,22 @@ def host_plan(paths: FleetPaths, *, name: str, cards: int, layers: Sequence[Path
     if node:
         lab += [("/usr", "lab/base/usr"), (str(paths.driver), "lab/driver")]
     lines = [f"root\t{machine / 'rootfs'}"]
-    lines += _common(boot_id=str(machine / "boot_id"), usr=[*map(str, layers), "/usr"], lab=lab)
-    lines += _devices("/dev", range(cards), made=True)
+    usr, driver = [*map(str, layers), "/usr"], str(machine / "driver")
+    lines += _common(boot_id=str(machine / "boot_id"), driver=driver, usr=usr, lab=lab)
+    lines += _devices("/dev", devices, made=True)
     lines += [f"bind\t{machine / 'fakegpu'}\tvar/lib/fakegpu"]
     lines += [f"hostname\t{name}", "loopback", "enter", *_sshd_start()]
     return "\n".join(lines) + "\n"
 
 
-def container_plan(*, vmid: int, name: str, cards: Sequence[int]) -> str:
+def container_plan(*, vmid: int, name: str, devices: Sequence[str]) -> str:
     """The plan of a container, carried out in its node's mount namespace."""
     home = f"/var/lib/lxc/{vmid}"
     lab = [(f"/lab/{part}", f"lab/{part}") for part in ("bin", "src")]
-    usr = ["/lab/driver", "/lab/base/usr"] if cards else ["/lab/base/usr"]
-    lines = [f"root\t{home}/rootfs", *_common(boot_id=f"{home}/boot_id", usr=usr, lab=lab)]
-    lines += _devices("/dev", cards, made=False)
+    usr = ["/lab/driver", "/lab/base/usr"] if devices else ["/lab/base/usr"]
+    shared = _common(boot_id=f"{home}/boot_id", driver=f"/{PROC_DRIVER}", usr=usr, lab=lab)
+    lines = [f"root\t{home}/rootfs", *shared]
+    lines += _devices("/dev", devices, made=False)
     lines += ["bind\t/var/lib/fakegpu\tvar/lib/fakegpu", f"hostname\t{name}", "loopback", "enter"]
     return "\n".join(lines) + "\n"
 

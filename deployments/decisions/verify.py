@@ -11,6 +11,8 @@ from dataclasses import dataclass
 CLEAN_ROUNDS = 3
 HEADLESS_CEILING_MIB = 64
 TOLERANCE_MIB = 64
+STRANGER_SECONDS = 5.0
+"""How long somebody else's process may hold a card before a person is asked: it may just be ending."""
 
 
 @dataclass(frozen=True)
@@ -102,8 +104,8 @@ Verdict = Free | KeepLooking | NotFree | Unmeasured
 def decide(rounds: Sequence[Round], policy: VerifyPolicy, *, elapsed: float) -> Verdict:
     """The verdict on the rounds so far, ``elapsed`` seconds after the first.
 
-    A stranger on the cards does not go away by waiting: it is reported after the usual time. Memory without an
-    owner is given longer, since drivers release late.
+    A stranger on the cards does not go away by waiting: it is reported after a few seconds. Memory without an owner
+    is given longer, since drivers release late.
     """
     if len(rounds) >= CLEAN_ROUNDS and all(round_.is_clean for round_ in rounds[-CLEAN_ROUNDS:]):
         return Free()
@@ -120,8 +122,10 @@ def decide(rounds: Sequence[Round], policy: VerifyPolicy, *, elapsed: float) -> 
 
 
 def _limit(last: Round, policy: VerifyPolicy) -> float:
-    if last.holders or last.survivors:
-        return min(policy.memory_seconds, 5.0) if last.holders else policy.memory_seconds
+    if last.holders:
+        return min(policy.memory_seconds, STRANGER_SECONDS)
+    if last.survivors:
+        return policy.memory_seconds
     if any(card.used_mib is not None and not card.is_free for card in last.cards):
         return policy.stuck_seconds
     if _unmeasured(last):

@@ -29,6 +29,12 @@ def frame_bytes(token: str, sections: Mapping[str, Content], *, complete: bool =
     return b"".join(parts)
 
 
+def asked_for(call: Call, sections: Mapping[str, Content]) -> dict[str, Content]:
+    """Those of ``sections`` that this call of the probe asks for."""
+    sources = _sources(set(call.argv[call.argv.index("--") + 1].split(",")))
+    return {name: content for name, content in sections.items() if name.split(".")[0] in sources}
+
+
 def answer(
     sections: Mapping[str, Content] | Callable[[Call], Mapping[str, Content]], *, complete: bool = True
 ) -> Callable[[Call], Reply]:
@@ -36,8 +42,7 @@ def answer(
 
     def reply(call: Call) -> Reply:
         known = sections(call) if callable(sections) else sections
-        asked = set(call.argv[call.argv.index("--") + 1].split(","))
-        given = {name: content for name, content in known.items() if name.split(".")[0] in _sources(asked)}
+        given = asked_for(call, known)
         token = call.stdin.partition(b"\n")[0].removeprefix(b"TOKEN=").decode()
         return Reply(stdout=frame_bytes(token, given, complete=complete))
 

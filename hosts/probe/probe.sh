@@ -1,4 +1,4 @@
-# Looks at a machine and changes nothing on it. Sent on stdin to `sh -s -- SECTIONS [key=value ...]`, after a line
+# Looks at a machine and changes nothing on it but a lock file and the file of its slot. Sent on stdin to `sh -s -- SECTIONS [key=value ...]`, after a line
 # that sets TOKEN: without the token nothing that a process on the host prints can pass for ours.
 #
 # Output: for each section a line "@relaunch TOKEN section NAME", its content, and "@relaunch TOKEN status N".

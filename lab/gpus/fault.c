@@ -1,14 +1,17 @@
 /* Reading DIR/fault. See fault.h. Compiled into nvidia-smi and the NVML mock: cc -O2 -Wall -Wextra -fPIC. */
 #define _GNU_SOURCE
 #include "fault.h"
-#include "state.h"
+#include "device.h"
 
+#include <errno.h>
 #include <fnmatch.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <time.h>
+#include <unistd.h>
 
 void fg_read_faults(struct fg_faults *faults) {
     char path[4096], line[260];
@@ -29,11 +32,17 @@ const char *fg_fault(const struct fg_faults *faults, const char *verb) {
     return NULL;
 }
 
-static int names_card(const char *text, int card) {
-    return text[0] == '*' || atoi(text) == card;
+/* Does the first word of `text` name this card? */
+static int names_card(const char *text, const struct fg_card *card) {
+    char word[64] = "", slot[16], device[24];
+    sscanf(text, "%63s", word);
+    snprintf(slot, sizeof slot, "%d", card->slot);
+    snprintf(device, sizeof device, "nvidia%d", card->minor);
+    return !strcmp(word, "*") || !strcmp(word, slot) || !strcmp(word, device) || !strcasecmp(word, card->uuid) ||
+           !strcasecmp(word, card->bus_id);
 }
 
-int fg_fault_on_card(const struct fg_faults *faults, const char *verb, int card) {
+int fg_fault_on_card(const struct fg_faults *faults, const char *verb, const struct fg_card *card) {
     for (int i = 0; i < faults->count; i++)
         if (!strcmp(faults->lines[i].verb, verb) && names_card(faults->lines[i].rest, card)) return 1;
     return 0;
@@ -45,12 +54,12 @@ int fg_fault_misses(const struct fg_faults *faults, const char *field) {
     return 0;
 }
 
-const char *fg_fault_cell(const struct fg_faults *faults, int card, const char *field) {
+const char *fg_fault_cell(const struct fg_faults *faults, const struct fg_card *card, const char *field) {
     for (int i = 0; i < faults->count; i++) {
-        char which[8], pattern[64];
+        char which[64], pattern[64];
         int end = 0;
         if (strcmp(faults->lines[i].verb, "cell")) continue;
-        if (sscanf(faults->lines[i].rest, "%7s %63s %n", which, pattern, &end) != 2) continue;
+        if (sscanf(faults->lines[i].rest, "%63s %63s %n", which, pattern, &end) != 2) continue;
         if (names_card(which, card) && !fnmatch(pattern, field, 0)) return faults->lines[i].rest + end;
     }
     return NULL;
@@ -84,7 +93,17 @@ int fg_fault_init_code(const struct fg_faults *faults) {
     return FG_OK;
 }
 
-int fg_fault_card_code(const struct fg_faults *faults, int card) {
+int fg_driver_code(void) {
+    struct fg_card cards[FG_MAX_CARDS];
+    int count = fg_read_cards(cards);
+    if (count <= 0) return count ? FG_NO_DRIVER : FG_OK;
+    int fd = fg_open_device("nvidiactl", 0);
+    if (fd < 0) return errno == EACCES ? FG_NO_PERMISSION : errno == EPERM ? FG_UNKNOWN : FG_NO_DRIVER;
+    close(fd);
+    return FG_OK;
+}
+
+int fg_fault_card_code(const struct fg_faults *faults, const struct fg_card *card) {
     if (fg_fault_on_card(faults, "lost", card)) return FG_LOST;
     if (fg_fault_on_card(faults, "reset", card)) return FG_RESET;
     if (fg_fault_on_card(faults, "broken", card)) return FG_UNKNOWN;

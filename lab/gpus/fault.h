@@ -1,15 +1,18 @@
 /* What is wrong with the GPUs of a machine: the lines of DIR/fault, read again for every answer.
+ * N is a card, by a name that is the same everywhere: its slot, nvidia<minor>, its uuid or its bus id; or * for all.
  *
  *   whole machine     no-driver  no-library  mismatch  no-permission  blocked  unknown-error  in-use
  *                     no-devices  count-failed
  *   one card          lost N   reset N   broken N (Unknown Error)   denied N
  *   the answer        hang S (deaf to SIGTERM)   slow S   cut [BYTES]   empty   exit RC TEXT
- *   cells             cell N|* FIELD-PATTERN TEXT      e.g.  cell * memory.* [N/A]
+ *   cells             cell N FIELD-PATTERN TEXT        e.g.  cell * memory.* [N/A]
  *   fields            missing FIELD (this driver does not know it)
  *   processes         hide   apps TEXT (one row of TEXT per card, e.g. [Insufficient Permissions])
  */
 #ifndef FG_FAULT_H
 #define FG_FAULT_H
+
+#include "state.h"
 
 #define FG_MAX_FAULTS 16
 
@@ -33,20 +36,23 @@ void fg_read_faults(struct fg_faults *faults);
 const char *fg_fault(const struct fg_faults *faults, const char *verb);
 
 /* Is there a line "verb N" (or "verb *") for this card? */
-int fg_fault_on_card(const struct fg_faults *faults, const char *verb, int card);
+int fg_fault_on_card(const struct fg_faults *faults, const char *verb, const struct fg_card *card);
 
 /* Does this driver lack a field? */
 int fg_fault_misses(const struct fg_faults *faults, const char *field);
 
 /* The text that stands in a cell instead of its value, or NULL. */
-const char *fg_fault_cell(const struct fg_faults *faults, int card, const char *field);
+const char *fg_fault_cell(const struct fg_faults *faults, const struct fg_card *card, const char *field);
 
 /* Sleeps as hang or slow say. */
 void fg_fault_wait(const struct fg_faults *faults);
 
+/* NVML code of why the driver cannot be spoken to from here: no cards file, no nvidiactl, no right to it. */
+int fg_driver_code(void);
+
 /* NVML code of the fault that stops initialisation; of one card's handle; of a cell text. FG_OK = none. */
 int fg_fault_init_code(const struct fg_faults *faults);
-int fg_fault_card_code(const struct fg_faults *faults, int card);
+int fg_fault_card_code(const struct fg_faults *faults, const struct fg_card *card);
 int fg_code_of_cell(const char *text);
 
 /* How NVML words a code ("Not Supported"). */

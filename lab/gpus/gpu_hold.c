@@ -1,7 +1,8 @@
 /* gpu-hold --gpu 0,1 --mib 20000 [--mode normal|delay|leak] [--delay S] -- CMD...
  *
  * Takes memory of simulated cards, then becomes CMD (same pid), which holds it until it ends.
- * When it does not fit: PyTorch's out-of-memory text on stderr, exit 1. --gpu counts real cards.
+ * When it does not fit: PyTorch's out-of-memory text on stderr, exit 1. --gpu has indices, as nvidia-smi numbers
+ * the cards here, or uuids.
  * build: cc -O2 -Wall -Wextra -o gpu-hold gpu_hold.c hold.c device.c watcher.c context.c state.c */
 #define _GNU_SOURCE
 #include "hold.h"
@@ -43,6 +44,15 @@ static int parse(int argc, char **argv, struct request *request) {
     return request->mib > 0 && optind < argc;
 }
 
+/* Index of the card that `word` names, or -1. */
+static int find_card(const char *word) {
+    char uuid[64];
+    if (strncmp(word, "GPU-", 4)) return atoi(word);
+    for (int card = 0; fg_uuid(card, uuid) == FG_HOLD_OK; card++)
+        if (!strcmp(uuid, word)) return card;
+    return -1;
+}
+
 static int refuse(int card, unsigned long long mib, int reason) {
     unsigned long long available, total, reserved;
     if (reason == FG_HOLD_NO_CARD || fg_room(card, &available, &total, &reserved)) {
@@ -63,7 +73,7 @@ int main(int argc, char **argv) {
     if (!parse(argc, argv, &request)) return usage();
     char *rest = strdup(request.cards);
     for (char *word; (word = strsep(&rest, ","));) {
-        int card = atoi(word), fd = fg_take(card, request.mib, request.mode, request.delay, 1);
+        int card = find_card(word), fd = fg_take(card, request.mib, request.mode, request.delay, 1);
         if (fd < 0) return refuse(card, request.mib, fd);
     }
     execvp(argv[optind], argv + optind);

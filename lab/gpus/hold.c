@@ -3,6 +3,7 @@
  *           hold.c device.c watcher.c context.c state.c        (for Python engines: lab/gpus/hold.py) */
 #define _GNU_SOURCE
 #include "hold.h"
+#include "device.h"
 #include "state.h"
 #include "watcher.h"
 
@@ -25,27 +26,37 @@ static int take_turn(void) {
     return fd;
 }
 
-int fg_room(int card, unsigned long long *available, unsigned long long *total, unsigned long long *reserved) {
+static int find_card(int index, struct fg_card *card) {
     struct fg_card cards[FG_MAX_CARDS];
+    if (index < 0 || index >= fg_visible_cards(cards)) return FG_HOLD_NO_CARD;
+    *card = cards[index];
+    return FG_HOLD_OK;
+}
+
+static unsigned long long room_on(const struct fg_card *card) {
     struct fg_context contexts[FG_MAX_CONTEXTS];
-    if (card < 0 || card >= fg_read_cards(cards)) return FG_HOLD_NO_CARD;
-    int count = fg_read_contexts(contexts);
-    *available = fg_free(&cards[card], contexts, count);
-    *total = cards[card].total;
-    *reserved = cards[card].reserved;
+    return fg_free(card, contexts, fg_read_contexts(contexts));
+}
+
+int fg_room(int card, unsigned long long *available, unsigned long long *total, unsigned long long *reserved) {
+    struct fg_card found;
+    if (find_card(card, &found)) return FG_HOLD_NO_CARD;
+    *available = room_on(&found);
+    *total = found.total;
+    *reserved = found.reserved;
     return FG_HOLD_OK;
 }
 
 int fg_count(void) {
     struct fg_card cards[FG_MAX_CARDS];
-    int count = fg_read_cards(cards);
+    int count = fg_visible_cards(cards);
     return count < 0 ? 0 : count;
 }
 
 int fg_uuid(int card, char *out) {
-    struct fg_card cards[FG_MAX_CARDS];
-    if (card < 0 || card >= fg_read_cards(cards)) return FG_HOLD_NO_CARD;
-    memcpy(out, cards[card].uuid, sizeof cards[card].uuid);
+    struct fg_card found;
+    if (find_card(card, &found)) return FG_HOLD_NO_CARD;
+    memcpy(out, found.uuid, sizeof found.uuid);
     return FG_HOLD_OK;
 }
 
@@ -71,43 +82,49 @@ static int make_context(const struct fg_context *context, char *final, size_t si
     return fd;
 }
 
-static void open_devices(int card, int across_exec) {
-    char name[32];
-    snprintf(name, sizeof name, "nvidia%d", card);
-    /* Kept open until the process ends: this is what `ls /proc/PID/fd` must show. */
-    fg_open_device("nvidiactl", 1, across_exec);
-    fg_open_device("nvidia-uvm", 1, across_exec);
-    fg_open_device(name, 1, across_exec);
+/* Kept open until the process ends: this is what `ls /proc/PID/fd` must show. */
+static void open_devices(int minor, int across_exec) {
+    fg_open_device("nvidiactl", across_exec);
+    fg_open_device("nvidia-uvm", across_exec);
+    fg_open_card(minor, across_exec);
 }
 
 int fg_take(int card, unsigned long long mib, const char *mode, double delay, int across_exec) {
     char path[4300];
-    unsigned long long available, total, reserved;
-    struct fg_context context = {.card = card, .mib = mib, .delay = delay};
+    struct fg_card found;
+    fg_make_nodes();
+    if (find_card(card, &found)) return FG_HOLD_NO_CARD;
+    struct fg_context context = {.card = found.slot, .mib = mib, .delay = delay};
     context.mode = !strcmp(mode, "delay") ? FG_DELAY : !strcmp(mode, "leak") ? FG_LEAK : FG_NORMAL;
     int turn = take_turn();
-    if (turn < 0) return fg_count() ? FG_HOLD_FAILED : FG_HOLD_NO_CARD;
-    int result = fg_room(card, &available, &total, &reserved);
-    if (result == FG_HOLD_OK && available < mib) result = FG_HOLD_NO_ROOM;
+    if (turn < 0) return FG_HOLD_FAILED;
+    int result = room_on(&found) < mib ? FG_HOLD_NO_ROOM : FG_HOLD_OK;
     if (result == FG_HOLD_OK) {
         result = make_context(&context, path, sizeof path, across_exec);
         if (result < 0) result = FG_HOLD_FAILED;
     }
     close(turn);
     if (result < 0) return result;
-    open_devices(card, across_exec);
+    open_devices(found.minor, across_exec);
     if (context.mode == FG_DELAY) fg_watch(path);
     return result;
 }
 
+/* By its slot: the card stays ours also when its device file is gone by now. */
+static unsigned long long room_in_slot(int slot) {
+    struct fg_card cards[FG_MAX_CARDS];
+    int count = fg_read_cards(cards);
+    for (int i = 0; i < count; i++)
+        if (cards[i].slot == slot) return room_on(&cards[i]);
+    return 0;
+}
+
 int fg_resize(int fd, unsigned long long mib) {
     struct fg_context context;
-    unsigned long long available, total, reserved;
     int turn = take_turn();
     if (turn < 0) return FG_HOLD_FAILED;
     int result = fg_read_record(fd, &context) ? FG_HOLD_FAILED : FG_HOLD_OK;
-    if (result == FG_HOLD_OK) result = fg_room(context.card, &available, &total, &reserved);
-    if (result == FG_HOLD_OK && mib > context.mib + available) result = FG_HOLD_NO_ROOM;
+    if (result == FG_HOLD_OK && mib > context.mib + room_in_slot(context.card)) result = FG_HOLD_NO_ROOM;
     if (result == FG_HOLD_OK) {
         context.mib = mib;
         result = fg_write_record(fd, &context) ? FG_HOLD_FAILED : FG_HOLD_OK;

@@ -4,10 +4,9 @@
  *           nvml.c nvml_facts.c nvml_process.c fault.c hold.c device.c watcher.c context.c state.c */
 #define _GNU_SOURCE
 #include "nvml.h"
-#include "hold.h"
+#include "device.h"
 
 #include <pthread.h>
-#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 #include <unistd.h>
@@ -30,7 +29,7 @@ int nvml_check(nvml_device device) {
     if (device < cards || device >= cards + FG_MAX_CARDS) return FG_INVALID_ARGUMENT;
     fg_read_faults(&faults);
     fg_fault_wait(&faults);
-    return fg_fault_card_code(&faults, device->index);
+    return fg_fault_card_code(&faults, device);
 }
 
 int nvml_check_cell(nvml_device device, const char *cell) {
@@ -38,7 +37,7 @@ int nvml_check_cell(nvml_device device, const char *cell) {
     int code = nvml_check(device);
     if (code) return code;
     fg_read_faults(&faults);
-    return fg_code_of_cell(fg_fault_cell(&faults, device->index, cell));
+    return fg_code_of_cell(fg_fault_cell(&faults, device, cell));
 }
 
 unsigned long long nvml_used(nvml_device device) {
@@ -46,10 +45,9 @@ unsigned long long nvml_used(nvml_device device) {
     return fg_used(device, contexts, fg_read_contexts(contexts));
 }
 
-static void open_once(int slot, const char *name) {
-    if (device_fds[slot]) return;
-    int fd = fg_open_device(name, 0, 0);
-    device_fds[slot] = fd < 0 ? 0 : fd;
+static void keep(int place, int fd) {
+    if (fd > 0 && !device_fds[place]) device_fds[place] = fd;
+    else if (fd >= 0) close(fd);
 }
 
 static int start(void) {
@@ -58,10 +56,11 @@ static int start(void) {
     fg_fault_wait(&faults);
     int code = fg_fault_init_code(&faults);
     if (code) return code;
-    card_count = fg_read_cards(cards);
-    if (card_count < 0) return FG_NO_DRIVER;
-    if (fg_fault(&faults, "no-devices")) card_count = 0;
-    open_once(FG_MAX_CARDS, "nvidiactl");
+    fg_make_nodes();
+    code = fg_driver_code();
+    if (code) return code;
+    card_count = fg_fault(&faults, "no-devices") ? 0 : fg_visible_cards(cards);
+    keep(FG_MAX_CARDS, fg_open_device("nvidiactl", 0));
     return FG_OK;
 }
 
@@ -105,12 +104,10 @@ API int nvmlDeviceGetCount(unsigned *count) { return nvmlDeviceGetCount_v2(count
 
 /* As in the real library a bad card costs its own handle only. */
 static int hand_out(int index, nvml_device *device) {
-    char name[32];
     int code = nvml_check(&cards[index]);
     if (code) return code;
-    snprintf(name, sizeof name, "nvidia%d", index);
     pthread_mutex_lock(&guard);
-    open_once(index, name);
+    keep(index, fg_open_card(cards[index].minor, 0));
     pthread_mutex_unlock(&guard);
     *device = &cards[index];
     return FG_OK;

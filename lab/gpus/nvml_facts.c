@@ -116,7 +116,7 @@ API int nvmlDeviceGetCudaComputeCapability(nvml_device device, int *major, int *
         return code;                              \
     }
 CONSTANT(nvmlDeviceGetIndex, unsigned, (unsigned)device->index)
-CONSTANT(nvmlDeviceGetMinorNumber, unsigned, (unsigned)device->index)
+CONSTANT(nvmlDeviceGetMinorNumber, unsigned, (unsigned)device->minor)
 CONSTANT(nvmlDeviceGetEnforcedPowerLimit, unsigned, 700000)
 CONSTANT(nvmlDeviceGetPowerManagementLimit, unsigned, 700000)
 CONSTANT(nvmlDeviceGetPersistenceMode, unsigned, 1)

@@ -23,7 +23,7 @@ static unsigned list_processes(nvml_device device, struct process *out) {
     if (fg_fault(&faults, "hide")) return 0;
     int total = fg_read_contexts(contexts);
     for (int i = 0; i < total; i++) {
-        if (contexts[i].card != device->index || !contexts[i].live || !contexts[i].pid) continue;
+        if (contexts[i].card != device->slot || !contexts[i].live || !contexts[i].pid) continue;
         unsigned at = 0;
         while (at < count && out[at].pid != (unsigned)contexts[i].pid) at++;
         if (at == count) out[count++] = (struct process){(unsigned)contexts[i].pid, 0, NO_INSTANCE, NO_INSTANCE};

@@ -3,7 +3,7 @@
  *           hold.c device.c watcher.c context.c state.c */
 #define _GNU_SOURCE
 #include "smi.h"
-#include "hold.h"
+#include "device.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -58,7 +58,7 @@ int smi_select(const struct smi_request *request, struct smi_snapshot *look, FIL
     /* By index only the named card is touched; by uuid every card has to be asked for its own. */
     int by_name = request->select && strpbrk(request->select, ":G");
     for (int i = 0; i < look->card_count; i++) {
-        int code = fg_fault_card_code(&look->faults, i), chosen = is_selected(request->select, &look->cards[i]);
+        int code = fg_fault_card_code(&look->faults, &look->cards[i]), chosen = is_selected(request->select, &look->cards[i]);
         if (code == FG_LOST && by_name) {
             fprintf(out, "Problem with GPU %d: GPU is lost.  Reboot the system to recover this GPU\n", i);
             return 255;
@@ -81,7 +81,8 @@ static int refuse_count(const struct smi_snapshot *look, FILE *out) {
 
 static int answer(const struct smi_request *request, struct smi_snapshot *look, int header, FILE *out) {
     const char *exact = fg_fault(&look->faults, "exit"), *text;
-    int code = look->card_count < 0 ? FG_NO_DRIVER : fg_fault_init_code(&look->faults);
+    int code = fg_fault_init_code(&look->faults);
+    if (!code) code = fg_driver_code();
     if (exact) {
         text = strchr(exact, ' ');
         fprintf(out, "%s\n", text ? text + 1 : "");
@@ -103,7 +104,7 @@ static void take_look(struct smi_snapshot *look) {
     memset(look, 0, sizeof *look);
     fg_read_faults(&look->faults);
     fg_fault_wait(&look->faults);
-    look->card_count = fg_read_cards(look->cards);
+    look->card_count = fg_visible_cards(look->cards);
     look->context_count = fg_read_contexts(look->contexts);
 }
 
@@ -131,13 +132,11 @@ static int tick(const struct smi_request *request, int header, FILE *out, int *e
 
 /* Being a client of the driver, nvidia-smi has the device nodes open while it runs. */
 static void open_like_a_client(void) {
-    char name[32];
-    int count = fg_count();
-    fg_open_device("nvidiactl", 0, 0);
-    for (int i = 0; i < count; i++) {
-        snprintf(name, sizeof name, "nvidia%d", i);
-        fg_open_device(name, 0, 0);
-    }
+    struct fg_card cards[FG_MAX_CARDS];
+    fg_make_nodes();
+    int count = fg_visible_cards(cards);
+    fg_open_device("nvidiactl", 0);
+    for (int i = 0; i < count; i++) fg_open_card(cards[i].minor, 0);
 }
 
 static int run(const struct smi_request *request, FILE *out) {

@@ -24,7 +24,7 @@ struct smi_snapshot {
     struct fg_card cards[FG_MAX_CARDS];
     struct fg_context contexts[FG_MAX_CONTEXTS];
     int card_count, context_count;
-    int shown[FG_MAX_CARDS], shown_count; /* indices of the cards to report on */
+    int shown[FG_MAX_CARDS], shown_count; /* indices of the cards to report on: places in `cards` */
 };
 
 /* A process on a card, as the driver lists it. */
@@ -35,7 +35,7 @@ struct smi_process {
 };
 
 /* Processes visible from here on one card, contexts of one process summed; `out` has FG_MAX_CONTEXTS places. */
-int smi_processes(const struct smi_snapshot *look, int card, struct smi_process *out);
+int smi_processes(const struct smi_snapshot *look, const struct fg_card *card, struct smi_process *out);
 
 /* Each prints to `out` and returns the exit status. */
 int smi_query_gpu(const struct smi_request *request, const struct smi_snapshot *look, int header, FILE *out);

@@ -115,7 +115,7 @@ static void print_value(const struct smi_snapshot *look, const struct fg_card *c
 
 static void print_cell(const struct smi_request *request, const struct smi_snapshot *look, const struct fg_card *card,
                        const struct field *field, FILE *out) {
-    const char *text = fg_fault_cell(&look->faults, card->index, field->canonical);
+    const char *text = fg_fault_cell(&look->faults, card, field->canonical);
     if (!text && field->kind == FIXED && field->fixed[0] == '[') text = field->fixed;
     if (text) {
         fputs(text, out);
@@ -154,12 +154,12 @@ int smi_query_gpu(const struct smi_request *request, const struct smi_snapshot *
     return 0;
 }
 
-int smi_processes(const struct smi_snapshot *look, int card, struct smi_process *out) {
+int smi_processes(const struct smi_snapshot *look, const struct fg_card *card, struct smi_process *out) {
     int count = 0;
     if (fg_fault(&look->faults, "hide")) return 0;
     for (int i = 0; i < look->context_count; i++) {
         const struct fg_context *context = &look->contexts[i];
-        if (context->card != card || !context->live || !context->pid) continue;
+        if (context->card != card->slot || !context->live || !context->pid) continue;
         int at = 0;
         while (at < count && out[at].pid != context->pid) at++;
         if (at == count) {
@@ -198,7 +198,7 @@ static void print_app(const struct smi_request *request, const struct smi_snapsh
     else if (kind == A_PID) fprintf(out, "%d", (int)process->pid);
     else if (kind == A_PROCESS)
         for (const char *c = process->name; *c; c++) fputc(*c == ',' ? '?' : *c, out);
-    else if ((memory = fg_fault_cell(&look->faults, card->index, "used_gpu_memory"))) fputs(memory, out);
+    else if ((memory = fg_fault_cell(&look->faults, card, "used_gpu_memory"))) fputs(memory, out);
     else fprintf(out, request->units ? "%llu MiB" : "%llu", process->mib);
 }
 
@@ -225,7 +225,7 @@ int smi_query_apps(const struct smi_request *request, const struct smi_snapshot 
     if (header) fputc('\n', out);
     for (int c = 0; c < look->shown_count; c++) {
         const struct fg_card *card = &look->cards[look->shown[c]];
-        int rows = fg_fault(&look->faults, "apps") ? 1 : smi_processes(look, card->index, processes);
+        int rows = fg_fault(&look->faults, "apps") ? 1 : smi_processes(look, card, processes);
         for (int row = 0; row < rows; row++) {
             for (int i = 0; i < count; i++) {
                 if (i) fputs(", ", out);

@@ -44,7 +44,7 @@ static void print_card(const struct smi_snapshot *look, const struct fg_card *ca
     unsigned long long used = fg_used(card, look->contexts, look->context_count);
     int busy = used > card->baseline;
     char memory[64];
-    const char *cell = fg_fault_cell(&look->faults, card->index, "memory.used");
+    const char *cell = fg_fault_cell(&look->faults, card, "memory.used");
     if (cell) snprintf(memory, sizeof memory, "%s", strcmp(cell, "[N/A]") ? cell : "Not Supported");
     else snprintf(memory, sizeof memory, "%lluMiB / %5lluMiB", used, card->total);
     fprintf(out, "| %3d  %-30.30s On  | %s Off |                    0 |\n", card->index, card->name, card->bus_id);
@@ -57,7 +57,7 @@ static void print_processes(const struct smi_snapshot *look, FILE *out) {
     static struct smi_process processes[FG_MAX_CONTEXTS];
     int printed = 0;
     for (int c = 0; c < look->shown_count; c++) {
-        int index = look->shown[c], count = smi_processes(look, index, processes);
+        int index = look->shown[c], count = smi_processes(look, &look->cards[index], processes);
         for (int i = 0; i < count; i++, printed++)
             fprintf(out, "|  %3d   N/A  N/A %9d      C   %-38.38s %8lluMiB |\n", index, (int)processes[i].pid,
                     processes[i].name, processes[i].mib);
@@ -107,7 +107,7 @@ static void drop_leaks(const struct smi_snapshot *look) {
         int known = fgets(line, sizeof line, record) != NULL;
         fclose(record);
         for (int i = 0; known && i < look->shown_count; i++)
-            if (atoi(line) == look->shown[i]) unlink(file);
+            if (atoi(line) == look->cards[look->shown[i]].slot) unlink(file);
     }
     if (directory) closedir(directory);
 }
@@ -115,7 +115,7 @@ static void drop_leaks(const struct smi_snapshot *look) {
 int smi_reset(const struct smi_snapshot *look, FILE *out) {
     for (int i = 0; i < look->shown_count; i++) {
         const struct fg_card *card = &look->cards[look->shown[i]];
-        if (!any_live(look, card->index)) continue;
+        if (!any_live(look, card->slot)) continue;
         fprintf(out, "The following GPUs could not be reset:\n  GPU %s: In use by another client\n\n", card->bus_id);
         fputs("1 device is currently being used by one or more other processes (e.g. Fabric Manager, CUDA application, "
               "graphics application such as an X server, or a monitoring application such as another instance of "

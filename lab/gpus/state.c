@@ -2,6 +2,7 @@
  * Compiled into every program here: cc -O2 -Wall -Wextra -fPIC (no libraries needed). */
 #define _GNU_SOURCE
 #include "state.h"
+#include "device.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -27,28 +28,41 @@ unsigned long long fg_now_ns(void) {
 }
 
 static int parse_card(const char *line, struct fg_card *card) {
-    return sscanf(line, "%95[^|]|%63[^|]|%31[^|]|%llu|%llu|%llu|%31[^|\n]", card->name, card->uuid,
-                  card->bus_id, &card->total, &card->reserved, &card->baseline, card->driver) == 7;
+    return sscanf(line, "%95[^|]|%63[^|]|%31[^|]|%llu|%llu|%llu|%31[^|]|%d", card->name, card->uuid, card->bus_id,
+                  &card->total, &card->reserved, &card->baseline, card->driver, &card->minor) == 8;
+}
+
+static int by_bus(const void *one, const void *other) {
+    return strcmp(((const struct fg_card *)one)->bus_id, ((const struct fg_card *)other)->bus_id);
 }
 
 int fg_read_cards(struct fg_card *cards) {
     char path[4096], line[512];
     FILE *file = fopen(fg_path(path, sizeof path, "cards"), "re");
     if (!file) return -1;
-    int count = 0;
+    int count = 0, index = 0;
     while (count < FG_MAX_CARDS && fgets(line, sizeof line, file)) {
         if (!parse_card(line, &cards[count])) continue;
-        cards[count].index = count;
+        cards[count].slot = count;
         count++;
     }
     fclose(file);
+    qsort(cards, (size_t)count, sizeof *cards, by_bus);
+    for (int i = 0; i < count; i++) cards[i].index = fg_can_open_card(cards[i].minor) ? index++ : -1;
     return count;
+}
+
+int fg_visible_cards(struct fg_card *cards) {
+    int count = fg_read_cards(cards), kept = 0;
+    for (int i = 0; i < count; i++)
+        if (cards[i].index >= 0) cards[kept++] = cards[i];
+    return count < 0 ? count : kept;
 }
 
 unsigned long long fg_used(const struct fg_card *card, const struct fg_context *contexts, int count) {
     unsigned long long used = card->baseline;
     for (int i = 0; i < count; i++)
-        if (contexts[i].card == card->index) used += contexts[i].mib;
+        if (contexts[i].card == card->slot) used += contexts[i].mib;
     return used;
 }
 

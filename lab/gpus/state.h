@@ -1,6 +1,6 @@
 /* The simulated GPUs of one machine: a directory that every process of the machine shares.
  *
- *   cards           one card a line: name|uuid|bus id|total MiB|reserved MiB|baseline MiB|driver
+ *   cards           one card a line: name|uuid|bus id|total MiB|reserved MiB|baseline MiB|driver|minor
  *   contexts/ID     one file per piece of held memory, a fixed-width line (see context.c)
  *   lock            flock taken by whoever takes or grows memory (capacity check and take in one)
  *   fault           lines of what is wrong with this machine (see fault.h); absent = healthy
@@ -17,17 +17,21 @@
 #define FG_MAX_CARDS 16
 #define FG_MAX_CONTEXTS 256
 
+/* A card has three numbers: its slot (its line in `cards`: contexts name it, it never changes), its minor (its
+ * device file is /dev/nvidia<minor>) and its index, which only holds where it is read: the driver counts, in the
+ * order of the bus, those cards whose device file can be opened from there. */
 struct fg_card {
     char name[96], uuid[64], bus_id[32], driver[32];
     unsigned long long total, reserved, baseline; /* MiB */
-    int index;
+    int slot, minor;
+    int index; /* -1: its device file cannot be opened from here */
 };
 
 /* What happens to the memory when its process is gone. */
 enum fg_mode { FG_NORMAL, FG_DELAY, FG_LEAK };
 
 struct fg_context {
-    int card;
+    int card; /* its slot */
     unsigned long long mib;
     enum fg_mode mode;
     double delay;               /* seconds that the memory stays after the death */
@@ -42,8 +46,12 @@ const char *fg_directory(void);
 /* DIR/name into buffer; returns buffer. */
 char *fg_path(char *buffer, size_t size, const char *name);
 
-/* Reads the cards; the count, or -1 when there is no cards file. `cards` has FG_MAX_CARDS places. */
+/* Reads all cards of the machine in the order of the bus; the count, or -1 when there is no cards file.
+ * `cards` has FG_MAX_CARDS places. */
 int fg_read_cards(struct fg_card *cards);
+
+/* The same for the cards that can be used from here: cards[i].index is i. */
+int fg_visible_cards(struct fg_card *cards);
 
 /* Reads the contexts that still occupy memory and removes those that are free by now.
  * `contexts` has FG_MAX_CONTEXTS places. Safe in a process that itself holds contexts. */

@@ -30,8 +30,11 @@ class Context:
     pid: int
 
 
-def write_cards(directory: Path, cards: Sequence[CardSpec]) -> None:
-    """Give the machine these cards (uuid and bus id must be filled in); anybody on it may use them."""
+def write_cards(directory: Path, cards: Sequence[CardSpec], *, devices: bool = True) -> None:
+    """Give the machine these cards (each placed in its slot); anybody on it may use them.
+
+    `devices`: with device files in `directory`, for a machine without a /dev of its own.
+    """
     (directory / "contexts").mkdir(parents=True, exist_ok=True)
     for path in (directory, directory / "contexts"):
         path.chmod(0o777)
@@ -39,6 +42,16 @@ def write_cards(directory: Path, cards: Sequence[CardSpec]) -> None:
         (directory / name).touch()
         (directory / name).chmod(0o666)
     _replace(directory / "cards", "".join(_card_line(card) for card in cards))
+    if devices:
+        (directory / "dev").mkdir(exist_ok=True)
+        for name in device_names(cards):
+            (directory / "dev" / name).touch()
+            (directory / "dev" / name).chmod(0o666)
+
+
+def device_names(cards: Sequence[CardSpec]) -> list[str]:
+    """The files in /dev by which these cards are used; none without a card."""
+    return [f"nvidia{card.minor}" for card in cards] + (["nvidiactl", "nvidia-uvm"] if cards else [])
 
 
 def _card_line(card: CardSpec) -> str:
@@ -50,10 +63,33 @@ def _card_line(card: CardSpec) -> str:
         card.reserved_mib,
         card.baseline_mib,
         card.driver,
+        card.minor,
     )
-    if not card.uuid or any("|" in str(cell) for cell in cells):
+    if not card.uuid or card.minor is None or any("|" in str(cell) for cell in cells):
         raise ValueError(f"Not a placed card, or a name with '|': {card}")
     return "|".join(map(str, cells)) + "\n"
+
+
+def find_card(cards: Sequence[CardSpec], name: str) -> CardSpec:
+    """The card of this slot, device file (nvidia3), uuid or bus id: names that are the same everywhere.
+
+    Raises KeyError, its argument a sentence."""
+    for slot, card in enumerate(cards):
+        if name.lower() in (str(slot), f"nvidia{card.minor}", card.uuid.lower(), card.bus_id.lower()):
+            return card
+    known = ", ".join(f"{slot} (nvidia{card.minor})" for slot, card in enumerate(cards)) or "none"
+    raise KeyError(f"No card is called {name}. There are: {known}.")
+
+
+ABOUT_A_CARD = ("lost", "reset", "broken", "denied", "cell")
+
+
+def check_fault(text: str, cards: Sequence[CardSpec]) -> None:
+    """Raises KeyError, its argument a sentence, when a line of a fault names a card that the machine has not."""
+    for line in text.splitlines():
+        verb, _, rest = line.partition(" ")
+        if verb in ABOUT_A_CARD and rest.split()[:1] != ["*"]:
+            find_card(cards, rest.split()[0] if rest.split() else "")
 
 
 def set_fault(directory: Path, text: str | None) -> None:

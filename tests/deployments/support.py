@@ -15,7 +15,7 @@ from deployments.lifecycle import JobKind, JobState
 from deployments.models import Deployment, Gate, Job
 from hosts import links
 from hosts.models import Host
-from hosts.probe.fake import answer, frame_bytes, is_probe
+from hosts.probe.fake import answer, asked_for, frame_bytes, is_probe
 from hosts.transport.base import ConnectTimeout, TransportError
 from hosts.transport.fake import Call, FakeTransport, Reply
 from tests.deployments.machine import SGLANG, Machine, Proc
@@ -108,7 +108,7 @@ class FakeHost:
             made = []
             for _ in range(ROUNDS):
                 self.before.get("round", lambda: None)()
-                made.append(frame_bytes(token, self.machine.sections(paths)))
+                made.append(frame_bytes(token, asked_for(call, self.machine.sections(paths))))
             return Reply(chunks=tuple(made))
 
         return self._happens("watch", frames)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from deployments.lifecycle import JobKind, JobState
-from deployments.models import Effect
+from deployments.lifecycle import CheckStatus, JobKind, JobState
+from deployments.models import Check, Effect
 from tests.deployments.machine import Proc
 from tests.deployments.support import Story
 
@@ -117,15 +117,32 @@ def test_launching_anyway_is_somebodys_decision_with_a_reason(serving: Story) ->
     assert "approver decided to launch anyway: they know" in serving.log()
 
 
-@pytest.mark.parametrize("section", ["memory", "procs", "listeners"])
-def test_what_cannot_be_measured_is_a_gate_and_never_free(serving: Story, section: str) -> None:
+@pytest.mark.parametrize(
+    ("section", "reason"),
+    [
+        ("memory", "GPU 0: "),
+        ("procs", "Whether the old server's processes live could not be measured."),
+        ("listeners", "Whether the port is free could not be measured."),
+    ],
+)
+def test_what_cannot_be_measured_is_a_gate_and_never_free(serving: Story, section: str, reason: str) -> None:
     impatient(serving)
     serving.request()
     serving.approve()
-    serving.host.after["stop TERM"] = lambda: serving.host.machine.broken.update({section: None, "gpus": None})
+    serving.host.after["stop TERM"] = lambda: serving.host.machine.broken.update({section: None})
     assert serving.work().state == JobState.WAITING
-    assert "could not be measured" in serving.gate.title or "not free" in serving.gate.title
+    assert serving.gate.title == "Whether the cards are free could not be measured"
+    assert reason in str(serving.gate.evidence)
     assert "launch start" not in serving.host.sent
+
+
+def test_where_files_may_not_be_looked_at_memory_decides_and_the_page_says_so(serving: Story) -> None:
+    serving.request()
+    serving.approve()
+    serving.host.after["stop TERM"] = lambda: serving.host.machine.broken.update({"fds": None})
+    assert serving.work().state == JobState.SUCCEEDED, serving.job.summary
+    shown = Check.objects.get(step__name="verify", key="holders")
+    assert (shown.status, shown.value) == (CheckStatus.UNKNOWN, "") and shown.detail
 
 
 # --- Through what looks after the server

@@ -11,7 +11,9 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.utils import timezone
 
+from deployments.forms import DeploymentForm
 from deployments.models import Deployment, Gate, Job
+from deployments.services.deployments import EDITABLE
 from tests.factories import (
     make_choice,
     make_deployment,
@@ -79,6 +81,11 @@ def test_a_deployment_without_cards_is_refused_and_kept(client_of: ClientOf, adm
     answer = client_of(administrator).post("/deployments/new/", form)
     assert answer.status_code == 422 and "my-chat" in answer.content.decode()
     assert "Tick the cards" in answer.content.decode() and not Deployment.objects.exists()
+
+
+def test_every_setting_of_the_form_is_saved_by_an_edit() -> None:
+    shown = {name for name in DeploymentForm._meta.fields or [] if isinstance(name, str)}
+    assert shown <= set(EDITABLE)
 
 
 def test_the_page_shows_what_differs_from_the_proven_revision(client_of: ClientOf, operator: User) -> None:
