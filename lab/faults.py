@@ -6,7 +6,8 @@ The same functions serve tests (`fleet.faults.link_down(host)`) and the command 
 import os
 import signal
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from lab import network, syscalls, tree
@@ -116,7 +117,8 @@ class Faults:
     def gpu(self, host: Host, *words: str) -> None:
         """What nvidia-smi and NVML do wrong (`hang 30`, `lost 0`; see gpus/fault.h); `none`: nothing."""
         text = " ".join(words)
-        state.check_fault(text, host.cards)
+        with _in_words():
+            state.check_fault(text, host.cards)
         state.set_fault(host.gpu_state, None if text in ("", "none") else text)
 
     def gpu_leak(self, host: Host, card: int | str, mib: int) -> None:
@@ -126,7 +128,9 @@ class Faults:
     def gpu_hold(self, host: Host, card: int | str, mib: int) -> None:
         """A stranger's process that holds memory until it is killed."""
         before = {process.pid for process in _holders(host)}
-        start = f"exec setsid -f gpu-hold --gpu {_card(host, card).uuid} --mib {int(mib)} -- sleep 86400 >/dev/null 2>&1"
+        start = (
+            f"exec setsid -f gpu-hold --gpu {_card(host, card).uuid} --mib {int(mib)} -- sleep 86400 >/dev/null 2>&1"
+        )
         host.exec(["sh", "-c", start], timeout=20)
         wait_until(lambda: {process.pid for process in _holders(host)} - before, timeout=10, what="gpu-hold")
 
@@ -138,6 +142,10 @@ class Faults:
         done = host.exec(["gpu-hold", *map(str, words)], timeout=20)
         if done.returncode:
             raise MachineError(done.stderr.decode().strip())
+
+    def gpu_nodes_missing(self, host: Host) -> None:
+        """No /dev/nvidia*, as after a boot: until root runs nvidia-smi (or a CUDA program) on the host."""
+        host.exec(["sh", "-c", "rm -f /dev/nvidia*"], timeout=10)
 
     # -- containers
 
@@ -180,8 +188,14 @@ def verbs() -> list[str]:
 
 
 def _card(host: Host, name: int | str) -> CardSpec:
-    try:
+    with _in_words():
         return state.find_card(host.cards, str(name))
+
+
+@contextmanager
+def _in_words() -> Iterator[None]:
+    try:
+        yield
     except KeyError as error:
         raise MachineError(error.args[0]) from None
 

@@ -55,8 +55,16 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
         hosts=[
             HostSpec(name="gpu1", cards=[L40S] * 2, disk_mib=64),
             HostSpec(name="bare", driver=False),
+            HostSpec(name="swapped", cards=[CardSpec(minor=5), CardSpec(minor=2)]),
         ],
-        nodes=[NodeSpec(name="pve", cards=[CardSpec(memory_mib=97887)] * 4, containers=containers)],
+        nodes=[
+            NodeSpec(name="pve", cards=[CardSpec(memory_mib=97887)] * 4, containers=containers),
+            NodeSpec(
+                name="pve2",
+                cards=[CardSpec(minor=minor) for minor in (3, 2, 1, 0)],
+                containers={231: ContainerSpec(name="last-two", cards=[2, 3])},
+            ),
+        ],
     ) as running:
         yield running
 
