@@ -174,7 +174,7 @@ def _fail(claim: Claim, step: JobStep | None, log: JobLog, error: StepFailed) ->
     if step is not None and not step.way_back and _can_go_back(job, step):
         _go_back(claim, job, step, log, error)
         return
-    summary = f"{error.message} {_left_behind(job)}".strip()
+    summary = f"{_sentence(error.message)} {_left_behind(job)}".strip()
     _end(claim, log, JobState.FAILED, failed=Failed(step, error.message), summary=summary, hint=error.hint)
 
 
@@ -298,6 +298,11 @@ def _forget_what_was_known(job: Job) -> None:
     Deployment.objects.filter(pk=job.deployment.pk).update(
         state=ServiceState.UNKNOWN, state_since=timezone.now(), state_detail="Its job was cancelled out of contact."
     )
+
+
+def _sentence(text: str) -> str:
+    """With a full stop: what an engine or a host said often has none."""
+    return text if not text or text[-1] in ".!?" else f"{text}."
 
 
 def _left_behind(job: Job) -> str:

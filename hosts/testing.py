@@ -77,7 +77,8 @@ def _host(facts: HostFacts, found: _Findings) -> None:
         found.add("Host", "unknown", facts.host.reason, hint="The login needs a POSIX shell.")
         return
     days = facts.host.uptime_seconds / 86400
-    found.add("Host", "ok", f"It calls itself {facts.host.hostname} and has been up for {days:.1f} days.")
+    up = f"{days:.0f} days" if days >= 2 else f"{days * 24:.0f} hours"
+    found.add("Host", "ok", f"It calls itself {facts.host.hostname} and has been up for {up}.")
 
 
 def _cards(facts: HostFacts, found: _Findings) -> None:

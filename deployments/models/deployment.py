@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from django.conf import settings
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
+from django.urls import reverse
 from django.utils.functional import cached_property
 
 from deployments.lifecycle import ACTIVE, LIVE_LAUNCH, LaunchState, ServiceState, choices
@@ -70,6 +71,11 @@ class Deployment(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    def plan_url(self) -> str:
+        """The address of the form that brings it up: a start when it is known to be stopped, else a restart."""
+        kind = "start" if self.state == ServiceState.STOPPED else "restart"
+        return reverse(f"deployments:plan_{kind}", args=[self.pk])
 
     @classmethod
     def locked(cls, pk: int) -> Deployment:

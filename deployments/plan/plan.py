@@ -128,6 +128,7 @@ def make_plan(asked: PlanInput) -> Plan:
         co_tenants=asked.co_tenants,
     )
     warnings = [*_blocking(asked, serving, cards), *_managed(asked, manager), *_heeded(asked, others)]
+    before = _settings_before(asked, serving)
     binding = _binding(asked, serving, others, warnings) | {"manager": str(manager or "")}
     data = {
         "version": VERSION,
@@ -135,10 +136,11 @@ def make_plan(asked: PlanInput) -> Plan:
         "stops": [_described(process.pid, facts, serving) for process in serving.processes] if _stops(asked) else [],
         "untouched": [_stranger(holder) for holder in others] if not isinstance(others, Unknown) else [],
         "flags": compare(
-            _running_settings(asked, serving),
+            before,
             asked.new.settings if asked.new else None,
             asked.proven.settings if asked.proven else None,
         ),
+        "flags_before": "Running" if serving.root else "Last start" if before else "",
         "launch": {"command": asked.new.command, "revision": asked.new.name} if asked.new else None,
         "warnings": warnings,
         "blocked": any(warning["blocks"] for warning in warnings),
@@ -209,11 +211,14 @@ def _bound(serving: Serving, facts: HostFacts) -> list[list[int]]:
     return [[p.pid, p.start_time] for p in serving.processes if p.pid == root or p.pid in holding]
 
 
-def _running_settings(asked: PlanInput, serving: Serving) -> dict[str, str] | None:
-    """What serves is made of: as we sent it, if we did (a wrapper may have become another program since)."""
-    if serving.root is None:
-        return None
+def _settings_before(asked: PlanInput, serving: Serving) -> dict[str, str] | None:
+    """What serves is made of, or what was started last; None when it never was.
+
+    As we sent it, if we did: a wrapper may have become another program since.
+    """
     sent = asked.launch
+    if serving.root is None:
+        return settings_of(sent.argv, sent.env, sent.workdir) if sent is not None and sent.argv else None
     if sent is not None and sent.pid == serving.root.pid and sent.argv:
         return settings_of(sent.argv, sent.env, sent.workdir)
     detail = asked.facts.details.get(serving.root.pid)
@@ -471,7 +476,9 @@ def _stranger(holder: HolderSeen) -> dict[str, Any]:
 
 
 def _way_back(asked: PlanInput, serving: Serving) -> dict[str, Any]:
-    if asked.kind != "restart" or not serving.processes:
+    if asked.kind == "stop":
+        return {"possible": False, "text": ""}
+    if not serving.processes:
         return {"possible": False, "text": "Nothing serves now, so there is nothing to go back to."}
     if asked.previous is None:
         return {

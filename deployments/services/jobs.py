@@ -167,7 +167,7 @@ def answer_gate(gate: Gate, *, choice: str, comment: str, plan_hash: str, actor:
     name = actor.get_username()
     with transaction.atomic():
         # The job's row first, then the gate's: everywhere in this order, or two answers wait for each other.
-        if not _move(job, choice, by=name, label=option["label"]):
+        if not _move(job, choice, by=name):
             raise Refused("This question is not open any more.", hint="Look at the job: it does not wait now.")
         if not gate.close(answer=choice, by=name, comment=comment):
             raise Refused("This question is not open any more.", hint="Look at the job: somebody may have answered.")
@@ -177,10 +177,15 @@ def answer_gate(gate: Gate, *, choice: str, comment: str, plan_hash: str, actor:
     _tell(job)
 
 
-def _move(job: Job, choice: str, *, by: str, label: str) -> bool:
+def _move(job: Job, choice: str, *, by: str) -> bool:
     """Send a waiting job on its way. A discarded plan ends a job that has touched nothing; else a worker ends it."""
     if choice == "discard":
-        ended = Job.end_untouched(job.pk, state=JobState.REJECTED, summary=f"{label}: {by}.", among=(JobState.WAITING,))
+        ended = Job.end_untouched(
+            job.pk,
+            state=JobState.REJECTED,
+            summary=f"{by} discarded the plan. Nothing was touched.",
+            among=(JobState.WAITING,),
+        )
         return ended or Job.ask_to_end(job.pk, by=by)
     approved = {"approved_by_name": by} if choice == "approve" else {}
     return bool(

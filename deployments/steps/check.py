@@ -260,10 +260,22 @@ def _serves(ctx: StepContext, row: Launch, text: str, told: dict[str, Any], idle
             effective=told,
         )
         Deployment.objects.filter(pk=ctx.deployment.pk).update(
-            state=ServiceState.SERVING, state_since=now, state_detail=""
+            state=ServiceState.SERVING, state_since=now, state_detail="", **_chosen(ctx, row)
         )
     said = f"{ctx.deployment} answers with {row.revision}" + (f", {took:.1f} s after its start." if took else ".")
     ctx.finish(said + (f" It holds nothing on {', '.join(idle)}." if idle else ""))
+
+
+def _chosen(ctx: StepContext, row: Launch) -> dict[str, Any]:
+    """What somebody chose to launch, and what now serves, is what the next start launches too.
+
+    *The same flags again* and the way back choose nothing: an edit that waits to be applied goes on waiting.
+    """
+    chosen = not ctx.step.way_back and row.revision_id != ctx.job.previous_revision_id
+    if not chosen or row.revision is None or row.revision_id == ctx.deployment.revision_id:
+        return {}
+    ctx.say(f"From now on a start or restart of {ctx.deployment} launches {row.revision}.")
+    return {"revision": row.revision, "profile": row.revision.profile}
 
 
 def _fail_ended(ctx: StepContext, row: Launch, code: int | None) -> NoReturn:

@@ -9,7 +9,6 @@ from django.contrib import messages
 from django.db.models import Count, Max
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
-from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods
 
 from controlpanel.access import Action, requires
@@ -74,7 +73,7 @@ def revise(request: HttpRequest, pk: int) -> HttpResponse:
         return render(request, "deployments/profile_form.html", context | {"refused": refused}, status=409)
     messages.success(request, f"{made} is saved. Nothing changes on a host before a deployment is restarted with it.")
     if deployment is not None:
-        return redirect(f"{reverse('deployments:plan_restart', args=[deployment.pk])}?revision={made.number}")
+        return redirect(f"{deployment.plan_url()}?revision={made.number}")
     return redirect("deployments:profile", pk=pk)
 
 

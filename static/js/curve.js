@@ -44,9 +44,13 @@ function summary(card) {
   return `${last === null || last === undefined ? "not measured" : size(last)}, at most ${size(Math.max(0, ...card.used))}`;
 }
 
-// While a plan waits there is one reading: it gets a minute of room, or every tick would be the same moment.
-function aroundOne(_, from, to) {
-  return from === to ? [from - 30, to + 30] : [from, to];
+// While a plan waits there is one reading. The library would draw days around it; it gets a minute. And a job of a second
+// or two gets at least as many seconds as there are ticks.
+function timesShown(plot, from, to) {
+  const times = plot.data[0];
+  const [first, last] = [times[0] ?? from, times[times.length - 1] ?? to];
+  if (first === last) return [first - 30, first + 30];
+  return last - first < 10 ? [first, first + 10] : [from, to];
 }
 
 function options(cards, width) {
@@ -55,7 +59,7 @@ function options(cards, width) {
   return {
     width,
     height: HEIGHT,
-    scales: { x: { range: aroundOne }, y: { range: [0, top * 1.02] } },
+    scales: { x: { range: timesShown }, y: { range: [0, top * 1.02] } },
     axes: [
       { ...axis, space: 80, values: (_, ticks) => ticks.map((tick) => parts(new Date(tick * 1000)).clock) },
       { ...axis, size: 76, incrs: STEPS_MIB, values: (_, ticks) => ticks.map((tick) => size(Math.round(tick))) },

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from deployments.lifecycle import JobKind, JobState, LaunchState, ServiceState, StepState
-from deployments.models import Effect, Launch
+from deployments.models import Deployment, Effect, Launch
 from tests.deployments.support import OOM, Story
+from tests.factories import make_revision
 
 pytestmark = pytest.mark.django_db
 
@@ -198,3 +199,40 @@ def test_a_fault_of_ours_is_errored_with_its_traceback(serving: Story) -> None:
     assert "fault of the panel itself" in serving.job.summary
     assert not serving.job.card_claims.exists()
     assert serving.steps()["verify"] == StepState.FAILED
+
+
+# --- What the next start launches
+
+
+def test_a_chosen_revision_that_serves_is_what_the_next_start_launches(serving: Story) -> None:
+    chosen = make_revision(serving.deployment.profile)
+    serving.request(revision=chosen)
+    serving.approve()
+    assert serving.work().state == JobState.SUCCEEDED, serving.job.summary
+    serving.deployment.refresh_from_db()
+    assert serving.deployment.revision == chosen
+    assert f"From now on a start or restart of {serving.deployment} launches {chosen}." in serving.log()
+
+
+def test_the_same_flags_again_leave_an_edit_waiting(serving: Story) -> None:
+    edited = make_revision(serving.deployment.profile)
+    same = serving.deployment.live_launch
+    assert same is not None
+    Deployment.objects.update(revision=edited)
+    serving.request(revision=same.revision)
+    serving.approve()
+    assert serving.work().state == JobState.SUCCEEDED, serving.job.summary
+    serving.deployment.refresh_from_db()
+    assert serving.deployment.revision == edited
+
+
+def test_the_way_back_chooses_nothing(serving: Story) -> None:
+    chosen = make_revision(serving.deployment.profile)
+    serving.request(revision=chosen)
+    serving.approve()
+    failing = iter([1, None])
+    serving.host.after["launch start"] = lambda: setattr(serving.host, "exit_code", next(failing))
+    assert serving.work_on().state == JobState.FAILED
+    serving.deployment.refresh_from_db()
+    assert serving.deployment.revision != chosen
+    assert serving.deployment.state == ServiceState.SERVING

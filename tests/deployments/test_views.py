@@ -303,6 +303,15 @@ def test_edited_flags_go_straight_to_the_plan_of_their_restart(client_of: Client
     assert Job.objects.get().revision == deployment.profile.newest
 
 
+def test_what_is_stopped_is_started_with_the_edited_flags(client_of: ClientOf, administrator: User) -> None:
+    deployment = make_deployment(state="stopped")
+    client = client_of(administrator)
+    path = f"/profiles/{deployment.profile_id}/revise/?from=1&plan={deployment.pk}"
+    assert "Save and plan the start" in client.get(path).content.decode()
+    answer = client.post(path, {"command": "python -m sglang.launch_server --port 30000 --tp 8"})
+    assert answer["Location"] == f"/deployments/{deployment.pk}/start/?revision=2"
+
+
 def test_an_old_revision_can_be_named_in_the_address(client_of: ClientOf, operator: User) -> None:
     deployment = make_deployment()
     old = make_revision(deployment.profile)

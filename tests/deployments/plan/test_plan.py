@@ -153,12 +153,27 @@ def test_holders_that_cannot_be_seen_are_said_and_do_not_block() -> None:
     [
         ({"previous": None}, False, "not started by Relaunch"),
         ({"way_back": False}, True, "leaves chat down"),
-        ({"kind": "stop", "new": None}, False, "nothing to go back to"),
     ],
 )
 def test_the_way_back(values: dict[str, Any], possible: bool, words: str) -> None:
     told = plan(serving_machine(), **values).data["way_back"]
     assert told["possible"] is possible and words in told["text"]
+
+
+def test_a_way_back_is_told_only_where_there_could_be_one() -> None:
+    assert plan(serving_machine(), kind="stop", new=None).data["way_back"]["text"] == ""
+    assert "nothing to go back to" in plan(idle_machine()).data["way_back"]["text"]
+
+
+def test_where_nothing_serves_the_flags_are_compared_with_the_last_start() -> None:
+    made = plan(idle_machine(), launch=replace(LAUNCH, argv=ARGV), new=replace(NEW, workdir=""), kind="start")
+    assert made.data["flags_before"] == "Last start"
+    assert made.data["flags"] == [
+        {"flag": "--context-length", "running": None, "new": "131072", "proven": None},
+    ]
+    first = plan(idle_machine(), launch=None, kind="start")
+    assert (first.data["flags_before"], first.data["flags"]) == ("", [])
+    assert plan(serving_machine()).data["flags_before"] == "Running"
 
 
 def _set(name: str, value: Any) -> Callable[[Machine], None]:
