@@ -121,6 +121,11 @@ class Faults:
             state.check_fault(text, host.cards)
         state.set_fault(host.gpu_state, None if text in ("", "none") else text)
 
+    def gpu_add(self, host: Host, *words: str) -> None:
+        """One fault more beside those that the GPUs have."""
+        before = host.gpu_state / "fault"
+        self.gpu(host, (before.read_text() if before.exists() else "") + " ".join(words))
+
     def gpu_leak(self, host: Host, card: int | str, mib: int) -> None:
         """Memory in use that no process holds."""
         self._hold(host, "--gpu", _card(host, card).uuid, "--mib", mib, "--mode", "leak", "--", "true")
@@ -154,6 +159,13 @@ class Faults:
 
     def ct_start(self, container: Container) -> None:
         container.start()
+
+    def ct_gpu(self, container: Container, *words: str) -> None:
+        """A GPU fault inside this container alone (`unknown-error`: its cgroup forgot the cards); `none`: nothing."""
+        text = " ".join(words)
+        with _in_words():
+            state.check_fault(text, container.node.cards)
+        state.set_fault_here(container.seen("/run"), None if text in ("", "none") else text)
 
     def ct_lock(self, container: Container, reason: str = "backup") -> None:
         """start and stop are refused; exec works."""

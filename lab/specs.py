@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 NAMESPACE = uuid.UUID("5d6ad51c-8f2d-4c5e-9d4e-2f6b2c1b7a10")
+MIG_IDLE_MIB, DESKTOP_IDLE_MIB = 55, 596
 
 
 @dataclass(frozen=True)
@@ -22,16 +23,26 @@ class CardSpec:
     bus_id: str = ""
     driver: str = "550.163.01"
     minor: int | None = None
+    kind: str = "plain"
+    """`unified` tells no memory of its own (GB10); `desktop` has a screen and is no data-centre card."""
+    mig: Sequence[str] = ()
+    """Profiles of its MIG devices ("1g.18gb", "3g.71gb"); with one, it is in MIG mode."""
 
     def placed(self, machine: str, index: int) -> "CardSpec":
         """The same card with its identity filled in for slot `index` of `machine`."""
+        idle = MIG_IDLE_MIB if self.mig else DESKTOP_IDLE_MIB if self.kind == "desktop" else 0
         identity = uuid.uuid5(NAMESPACE, f"{machine}/{index}")
         return replace(
             self,
             uuid=self.uuid or f"GPU-{identity}",
             bus_id=self.bus_id or f"{index // 8:08X}:{0x01 + 0x20 * (index % 8):02X}:00.0",
+            baseline_mib=self.baseline_mib or idle,
             minor=index if self.minor is None else self.minor,
         )
+
+    def mig_uuids(self) -> list[str]:
+        """Of its MIG devices, in order; the card must be placed."""
+        return [f"MIG-{uuid.uuid5(NAMESPACE, f'{self.uuid}/{number}')}" for number in range(len(self.mig))]
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 /* Reading the contexts: which memory is held, by whom, and which is free by now. See state.h.
  *
- * A record is one line, always rewritten as a whole:  card  MiB  mode  delay  death (ns)
+ * A record is one line, always rewritten as a whole:  card  MiB  mode  delay  death (ns)  thread  instance  kind
  * Traps of POSIX record locks that this file is written around:
  *  - closing ANY descriptor of a file drops all locks the process has on it, so a process that
  *    looks at its own context (an engine that asks NVML) must not open the file at all;
@@ -22,17 +22,18 @@
 static const char *MODES[] = {"normal", "delay", "leak"};
 
 int fg_write_record(int fd, const struct fg_context *context) {
-    char line[96];
-    int length = snprintf(line, sizeof line, "%3d %12llu %-6s %10.3f %20llu\n", context->card, context->mib,
-                          MODES[context->mode], context->delay, context->died_ns);
+    char line[128];
+    int length = snprintf(line, sizeof line, "%3d %12llu %-6s %10.3f %20llu %10d %3d %-3s\n", context->card,
+                          context->mib, MODES[context->mode], context->delay, context->died_ns, (int)context->thread,
+                          context->instance, context->kind);
     return pwrite(fd, line, (size_t)length, 0) == length ? 0 : -1;
 }
 
 int fg_read_record(int fd, struct fg_context *context) {
-    char line[96] = {0}, mode[8];
+    char line[128] = {0}, mode[8];
     if (pread(fd, line, sizeof line - 1, 0) <= 0) return -1;
-    if (sscanf(line, "%d %llu %7s %lf %llu", &context->card, &context->mib, mode, &context->delay,
-               &context->died_ns) != 5)
+    if (sscanf(line, "%d %llu %7s %lf %llu %d %d %3s", &context->card, &context->mib, mode, &context->delay,
+               &context->died_ns, &context->thread, &context->instance, context->kind) != 8)
         return -1;
     context->mode = !strcmp(mode, "delay") ? FG_DELAY : !strcmp(mode, "leak") ? FG_LEAK : FG_NORMAL;
     return 0;

@@ -13,10 +13,11 @@
 #include <time.h>
 #include <unistd.h>
 
-void fg_read_faults(struct fg_faults *faults) {
-    char path[4096], line[260];
-    faults->count = 0;
-    FILE *file = fopen(fg_path(path, sizeof path, "fault"), "re");
+static const char HERE_ONLY[] = "/run/fakegpu-fault";
+
+static void read_file(const char *path, struct fg_faults *faults) {
+    char line[260];
+    FILE *file = fopen(path, "re");
     if (!file) return;
     while (faults->count < FG_MAX_FAULTS && fgets(line, sizeof line, file)) {
         int i = faults->count;
@@ -26,14 +27,20 @@ void fg_read_faults(struct fg_faults *faults) {
     fclose(file);
 }
 
+void fg_read_faults(struct fg_faults *faults) {
+    char path[4096];
+    faults->count = 0;
+    read_file(fg_path(path, sizeof path, "fault"), faults);
+    read_file(HERE_ONLY, faults);
+}
+
 const char *fg_fault(const struct fg_faults *faults, const char *verb) {
     for (int i = 0; i < faults->count; i++)
         if (!strcmp(faults->lines[i].verb, verb)) return faults->lines[i].rest;
     return NULL;
 }
 
-/* Does the first word of `text` name this card? */
-static int names_card(const char *text, const struct fg_card *card) {
+int fg_fault_names(const char *text, const struct fg_card *card) {
     char word[64] = "", slot[16], device[24];
     sscanf(text, "%63s", word);
     snprintf(slot, sizeof slot, "%d", card->slot);
@@ -44,7 +51,7 @@ static int names_card(const char *text, const struct fg_card *card) {
 
 int fg_fault_on_card(const struct fg_faults *faults, const char *verb, const struct fg_card *card) {
     for (int i = 0; i < faults->count; i++)
-        if (!strcmp(faults->lines[i].verb, verb) && names_card(faults->lines[i].rest, card)) return 1;
+        if (!strcmp(faults->lines[i].verb, verb) && fg_fault_names(faults->lines[i].rest, card)) return 1;
     return 0;
 }
 
@@ -54,15 +61,33 @@ int fg_fault_misses(const struct fg_faults *faults, const char *field) {
     return 0;
 }
 
+const char *fg_fault_apps(const struct fg_faults *faults, const struct fg_card *card) {
+    for (int i = 0; i < faults->count; i++) {
+        const char *rest = faults->lines[i].rest, *text = strchr(rest, ' ');
+        if (strcmp(faults->lines[i].verb, "apps")) continue;
+        if (rest[0] == '[' || !text) return rest;
+        if (fg_fault_names(rest, card)) return text + 1;
+    }
+    return NULL;
+}
+
+/* What a card of this kind never tells: its instances have the load, or the machine has the memory. */
+static const char *untold(const struct fg_card *card, const char *field) {
+    if (card->unified && !strncmp(field, "memory.", 7)) return "[N/A]";
+    if (card->instance_count && !strncmp(field, "utilization.", 12)) return "[N/A]";
+    if ((card->unified || card->desktop) && (!strncmp(field, "ecc.", 4) || !strncmp(field, "mig.", 4))) return "[N/A]";
+    return NULL;
+}
+
 const char *fg_fault_cell(const struct fg_faults *faults, const struct fg_card *card, const char *field) {
     for (int i = 0; i < faults->count; i++) {
         char which[64], pattern[64];
         int end = 0;
         if (strcmp(faults->lines[i].verb, "cell")) continue;
         if (sscanf(faults->lines[i].rest, "%63s %63s %n", which, pattern, &end) != 2) continue;
-        if (names_card(which, card) && !fnmatch(pattern, field, 0)) return faults->lines[i].rest + end;
+        if (fg_fault_names(which, card) && !fnmatch(pattern, field, 0)) return faults->lines[i].rest + end;
     }
-    return NULL;
+    return untold(card, field);
 }
 
 static void wait_seconds(double seconds) {
@@ -122,12 +147,16 @@ static const struct {
     {FG_NOT_FOUND, "Not Found", "[Not Found]"},
     {FG_INSUFFICIENT_SIZE, "Insufficient Size", ""},
     {FG_NO_DRIVER, "Driver Not Loaded", "[Driver Not Loaded]"},
+    {FG_TIMEOUT, "Timeout", "[Timeout]"},
     {FG_NO_LIBRARY, "NVML Shared Library Not Found", ""},
+    {FG_NO_FUNCTION, "Function Not Found", "[Function Not Found]"},
     {FG_LOST, "GPU is lost", "[GPU is lost]"},
     {FG_RESET, "GPU requires reset", "[GPU requires reset]"},
     {FG_BLOCKED, "GPU access blocked by the operating system", ""},
     {FG_MISMATCH, "Driver/library version mismatch", "[Driver/library version mismatch]"},
     {FG_IN_USE, "In use by another client", ""},
+    {FG_NO_MEMORY, "Insufficient Memory", "[Insufficient Memory]"},
+    {FG_DEPRECATED, "Requested functionality has been deprecated", "[Requested functionality has been deprecated]"},
     {FG_UNKNOWN, "Unknown Error", "[Unknown Error]"},
 };
 
@@ -138,7 +167,7 @@ const char *fg_code_text(int code) {
 }
 
 int fg_code_of_cell(const char *text) {
-    if (!text) return FG_OK;
+    if (!text || (text[0] >= '0' && text[0] <= '9')) return FG_OK;
     if (!strcmp(text, "[Not Supported]") || !strcmp(text, "N/A")) return FG_NOT_SUPPORTED;
     for (size_t i = 0; i < sizeof CODES / sizeof *CODES; i++)
         if (!strcmp(CODES[i].cell, text)) return CODES[i].code;

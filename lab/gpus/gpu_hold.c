@@ -1,8 +1,8 @@
-/* gpu-hold --gpu 0,1 --mib 20000 [--mode normal|delay|leak] [--delay S] -- CMD...
+/* gpu-hold --gpu 0,1 --mib 20000 [--mode normal|delay|leak] [--delay S] [--type C|G|C+G] [--mig N] -- CMD...
  *
  * Takes memory of simulated cards, then becomes CMD (same pid), which holds it until it ends.
  * When it does not fit: PyTorch's out-of-memory text on stderr, exit 1. --gpu has indices, as nvidia-smi numbers
- * the cards here, or uuids.
+ * the cards here, or uuids; --mig is the number of a MIG device of the card.
  * build: cc -O2 -Wall -Wextra -o gpu-hold gpu_hold.c hold.c device.c watcher.c context.c state.c */
 #define _GNU_SOURCE
 #include "hold.h"
@@ -16,13 +16,15 @@
 
 struct request {
     char *cards;
-    const char *mode;
+    const char *mode, *kind;
+    int instance;
     unsigned long long mib;
     double delay;
 };
 
 static int usage(void) {
-    fputs("usage: gpu-hold --gpu N[,N...] --mib N [--mode normal|delay|leak] [--delay SECONDS] -- CMD...\n", stderr);
+    fputs("usage: gpu-hold --gpu N[,N...] --mib N [--mode normal|delay|leak] [--delay SECONDS] "
+          "[--type C|G|C+G] [--mig N] -- CMD...\n", stderr);
     return 2;
 }
 
@@ -30,15 +32,22 @@ static int known_mode(const char *mode) {
     return !strcmp(mode, "normal") || !strcmp(mode, "delay") || !strcmp(mode, "leak");
 }
 
+static int known_kind(const char *kind) {
+    return !strcmp(kind, "C") || !strcmp(kind, "G") || !strcmp(kind, "C+G");
+}
+
 static int parse(int argc, char **argv, struct request *request) {
     static const struct option OPTIONS[] = {{"gpu", 1, 0, 'g'}, {"mib", 1, 0, 'm'}, {"mode", 1, 0, 'o'},
-                                            {"delay", 1, 0, 'd'}, {0, 0, 0, 0}};
+                                            {"delay", 1, 0, 'd'}, {"type", 1, 0, 't'},
+                                            {"mig", 1, 0, 'i'},   {0, 0, 0, 0}};
     int option;
     while ((option = getopt_long(argc, argv, "+", OPTIONS, NULL)) != -1) {
         if (option == 'g') request->cards = optarg;
         else if (option == 'm') request->mib = strtoull(optarg, NULL, 10);
         else if (option == 'o' && known_mode(optarg)) request->mode = optarg;
         else if (option == 'd') request->delay = atof(optarg);
+        else if (option == 't' && known_kind(optarg)) request->kind = optarg;
+        else if (option == 'i') request->instance = atoi(optarg);
         else return 0;
     }
     return request->mib > 0 && optind < argc;
@@ -69,11 +78,12 @@ static int refuse(int card, unsigned long long mib, int reason) {
 }
 
 int main(int argc, char **argv) {
-    struct request request = {.cards = "0", .mode = "normal"};
+    struct request request = {.cards = "0", .mode = "normal", .kind = "C"};
     if (!parse(argc, argv, &request)) return usage();
     char *rest = strdup(request.cards);
     for (char *word; (word = strsep(&rest, ","));) {
-        int card = find_card(word), fd = fg_take(card, request.mib, request.mode, request.delay, 1);
+        int card = find_card(word);
+        int fd = fg_take_as(card, request.mib, request.mode, request.delay, 1, request.instance, request.kind);
         if (fd < 0) return refuse(card, request.mib, fd);
     }
     execvp(argv[optind], argv + optind);

@@ -90,15 +90,35 @@ static void open_devices(int minor, int across_exec) {
 }
 
 int fg_take(int card, unsigned long long mib, const char *mode, double delay, int across_exec) {
+    return fg_take_as(card, mib, mode, delay, across_exec, 0, "C");
+}
+
+/* What a process could still take: of the card, and of its part of it. */
+static unsigned long long room_for(const struct fg_card *card, int instance) {
+    struct fg_context contexts[FG_MAX_CONTEXTS];
+    int count = fg_read_contexts(contexts);
+    unsigned long long free = fg_free(card, contexts, count);
+    if (!card->instance_count) return free;
+    unsigned long long used = fg_instance_used(card, instance, contexts, count);
+    unsigned long long total = card->instances[instance].total;
+    unsigned long long left = used < total ? total - used : 0;
+    return left < free ? left : free;
+}
+
+int fg_take_as(int card, unsigned long long mib, const char *mode, double delay, int across_exec, int instance,
+               const char *kind) {
     char path[4300];
     struct fg_card found;
     fg_make_nodes();
     if (find_card(card, &found)) return FG_HOLD_NO_CARD;
-    struct fg_context context = {.card = found.slot, .mib = mib, .delay = delay};
+    if (instance && instance >= found.instance_count) return FG_HOLD_NO_CARD;
+    struct fg_context context = {
+        .card = found.slot, .mib = mib, .delay = delay, .thread = gettid(), .instance = instance};
+    snprintf(context.kind, sizeof context.kind, "%s", kind);
     context.mode = !strcmp(mode, "delay") ? FG_DELAY : !strcmp(mode, "leak") ? FG_LEAK : FG_NORMAL;
     int turn = take_turn();
     if (turn < 0) return FG_HOLD_FAILED;
-    int result = room_on(&found) < mib ? FG_HOLD_NO_ROOM : FG_HOLD_OK;
+    int result = room_for(&found, instance) < mib ? FG_HOLD_NO_ROOM : FG_HOLD_OK;
     if (result == FG_HOLD_OK) {
         result = make_context(&context, path, sizeof path, across_exec);
         if (result < 0) result = FG_HOLD_FAILED;

@@ -12,6 +12,11 @@ enum { FG_HOLD_OK = 0, FG_HOLD_NO_CARD = -1, FG_HOLD_NO_ROOM = -2, FG_HOLD_FAILE
  * context (>= 0, survives exec when `across_exec`), or a negative reason (with errno for FAILED). */
 int fg_take(int card, unsigned long long mib, const char *mode, double delay, int across_exec);
 
+/* The same for a MIG device of the card (0: the first; without MIG too) and as a process of this kind: "C" computes,
+ * "G" draws, "C+G" does both. */
+int fg_take_as(int card, unsigned long long mib, const char *mode, double delay, int across_exec, int instance,
+               const char *kind);
+
 /* Sets the size of a context of this process. Returns FG_HOLD_OK or a reason. */
 int fg_resize(int fd, unsigned long long mib);
 

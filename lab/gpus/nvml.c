@@ -1,12 +1,13 @@
 /* libnvidia-ml.so.1 over the simulated GPUs: start, devices, memory. Processes are in nvml_process.c.
  * Written for nvidia-ml-py, gpustat and nvitop, which run on it unmodified.
  * build: cc -shared -fPIC -O2 -Wall -Wextra -fvisibility=hidden -Wl,-soname,libnvidia-ml.so.1 -o libnvidia-ml.so.1 \
- *           nvml.c nvml_facts.c nvml_process.c fault.c hold.c device.c watcher.c context.c state.c */
+ *           nvml.c nvml_facts.c nvml_mig.c nvml_process.c process.c fault.c hold.c device.c watcher.c context.c state.c */
 #define _GNU_SOURCE
 #include "nvml.h"
 #include "device.h"
 
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <unistd.h>
@@ -26,7 +27,7 @@ int nvml_copy(char *out, unsigned size, const char *text) {
 int nvml_check(nvml_device device) {
     struct fg_faults faults;
     if (!nvml_ready) return FG_UNINITIALIZED;
-    if (device < cards || device >= cards + FG_MAX_CARDS) return FG_INVALID_ARGUMENT;
+    if ((device < cards || device >= cards + FG_MAX_CARDS) && !nvml_is_instance(device)) return FG_INVALID_ARGUMENT;
     fg_read_faults(&faults);
     fg_fault_wait(&faults);
     return fg_fault_card_code(&faults, device);
@@ -40,8 +41,18 @@ int nvml_check_cell(nvml_device device, const char *cell) {
     return fg_code_of_cell(fg_fault_cell(&faults, device, cell));
 }
 
+unsigned nvml_number(nvml_device device, const char *cell, unsigned value) {
+    struct fg_faults faults;
+    fg_read_faults(&faults);
+    const char *text = fg_fault_cell(&faults, device, cell);
+    return text && *text >= '0' && *text <= '9' ? (unsigned)strtoul(text, NULL, 10) : value;
+}
+
 unsigned long long nvml_used(nvml_device device) {
     struct fg_context contexts[FG_MAX_CONTEXTS]; /* on the stack: callers use several threads */
+    int instance;
+    const struct fg_card *parent = nvml_parent(device, &instance);
+    if (parent) return fg_instance_used(parent, instance, contexts, fg_read_contexts(contexts));
     return fg_used(device, contexts, fg_read_contexts(contexts));
 }
 

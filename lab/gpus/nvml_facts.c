@@ -29,12 +29,12 @@ API int nvmlSystemGetCudaDriverVersion_v2(int *version) {
 API int nvmlSystemGetCudaDriverVersion(int *version) { return nvmlSystemGetCudaDriverVersion_v2(version); }
 
 API int nvmlDeviceGetName(nvml_device device, char *out, unsigned size) {
-    int code = nvml_check(device);
+    int code = nvml_check_cell(device, "name");
     return code ? code : nvml_copy(out, size, device->name);
 }
 
 API int nvmlDeviceGetUUID(nvml_device device, char *out, unsigned size) {
-    int code = nvml_check(device);
+    int code = nvml_check_cell(device, "uuid");
     return code ? code : nvml_copy(out, size, device->uuid);
 }
 
@@ -45,7 +45,7 @@ struct pci {
 };
 
 API int nvmlDeviceGetPciInfo_v3(nvml_device device, struct pci *out) {
-    int code = nvml_check(device);
+    int code = nvml_check_cell(device, "pci.bus_id");
     if (code) return code;
     memset(out, 0, sizeof *out);
     sscanf(device->bus_id, "%x:%x:%x", &out->domain, &out->bus, &out->device);
@@ -65,7 +65,7 @@ static unsigned busy(nvml_device device, unsigned when_busy, unsigned idle) {
 API int nvmlDeviceGetUtilizationRates(nvml_device device, unsigned *gpu_and_memory) {
     int code = nvml_check_cell(device, "utilization.gpu");
     if (code) return code;
-    gpu_and_memory[0] = busy(device, 12, 0);
+    gpu_and_memory[0] = nvml_number(device, "utilization.gpu", busy(device, 12, 0));
     gpu_and_memory[1] = gpu_and_memory[0] / 2;
     return FG_OK;
 }
@@ -73,7 +73,7 @@ API int nvmlDeviceGetUtilizationRates(nvml_device device, unsigned *gpu_and_memo
 API int nvmlDeviceGetTemperature(nvml_device device, unsigned sensor, unsigned *celsius) {
     (void)sensor;
     int code = nvml_check_cell(device, "temperature.gpu");
-    if (!code) *celsius = busy(device, 48, 31);
+    if (!code) *celsius = nvml_number(device, "temperature.gpu", busy(device, 48, 31));
     return code;
 }
 
@@ -96,7 +96,7 @@ API int nvmlDeviceGetPowerUsage(nvml_device device, unsigned *milliwatts) {
 }
 
 API int nvmlDeviceGetPerformanceState(nvml_device device, unsigned *state) {
-    int code = nvml_check(device);
+    int code = nvml_check_cell(device, "pstate");
     if (!code) *state = 0;
     return code;
 }
@@ -109,21 +109,20 @@ API int nvmlDeviceGetCudaComputeCapability(nvml_device device, int *major, int *
 }
 
 /* A call whose answer is one constant. */
-#define CONSTANT(name, type, value)               \
-    API int name(nvml_device device, type *out) { \
-        int code = nvml_check(device);            \
-        if (!code) *out = (value);                \
-        return code;                              \
+#define CONSTANT(name, type, cell, value)               \
+    API int name(nvml_device device, type *out) {       \
+        int code = nvml_check_cell(device, cell);       \
+        if (!code) *out = (value);                      \
+        return code;                                    \
     }
-CONSTANT(nvmlDeviceGetIndex, unsigned, (unsigned)device->index)
-CONSTANT(nvmlDeviceGetMinorNumber, unsigned, (unsigned)device->minor)
-CONSTANT(nvmlDeviceGetEnforcedPowerLimit, unsigned, 700000)
-CONSTANT(nvmlDeviceGetPowerManagementLimit, unsigned, 700000)
-CONSTANT(nvmlDeviceGetPersistenceMode, unsigned, 1)
-CONSTANT(nvmlDeviceGetDisplayActive, unsigned, 0)
-CONSTANT(nvmlDeviceGetDisplayMode, unsigned, 0)
-CONSTANT(nvmlDeviceGetComputeMode, unsigned, 0)
-CONSTANT(nvmlDeviceIsMigDeviceHandle, unsigned, 0)
+CONSTANT(nvmlDeviceGetIndex, unsigned, "index", (unsigned)device->index)
+CONSTANT(nvmlDeviceGetMinorNumber, unsigned, "minor", (unsigned)device->minor)
+CONSTANT(nvmlDeviceGetEnforcedPowerLimit, unsigned, "power.limit", 700000)
+CONSTANT(nvmlDeviceGetPowerManagementLimit, unsigned, "power.limit", 700000)
+CONSTANT(nvmlDeviceGetPersistenceMode, unsigned, "persistence_mode", !device->desktop)
+CONSTANT(nvmlDeviceGetDisplayActive, unsigned, "display_active", (unsigned)device->desktop)
+CONSTANT(nvmlDeviceGetDisplayMode, unsigned, "display_mode", 0)
+CONSTANT(nvmlDeviceGetComputeMode, unsigned, "compute_mode", 0)
 
 /* A call that this card does not support, like the consumer card it could be. */
 #define UNSUPPORTED(name)                              \
@@ -141,7 +140,6 @@ UNSUPPORTED(nvmlDeviceGetBAR1MemoryInfo)
 UNSUPPORTED(nvmlDeviceGetTotalEccErrors)
 UNSUPPORTED(nvmlDeviceGetDriverModel)
 UNSUPPORTED(nvmlDeviceGetDriverModel_v2)
-UNSUPPORTED(nvmlDeviceGetMigMode)
 /* nvitop tells the layout of the process list from these two: it must find both, or neither. */
 UNSUPPORTED(nvmlDeviceGetConfComputeMemSizeInfo)
 UNSUPPORTED(nvmlDeviceGetRunningProcessDetailList)

@@ -14,57 +14,60 @@ struct process {
 
 #define NO_INSTANCE 0xFFFFFFFFu
 
-/* Visible processes of a card, contexts of one process summed. */
-static unsigned list_processes(nvml_device device, struct process *out) {
+/* Those of a card, or of one MIG device, whose kind has this letter; code of why the list is refused, or FG_OK. */
+static int list_processes(nvml_device device, char letter, struct process *out, unsigned *count) {
     struct fg_context contexts[FG_MAX_CONTEXTS];
+    struct fg_process found[FG_MAX_PROCESSES];
     struct fg_faults faults;
-    unsigned count = 0;
+    int code = nvml_check(device), instance = -1;
+    *count = 0;
+    if (code) return code;
     fg_read_faults(&faults);
-    if (fg_fault(&faults, "hide")) return 0;
-    int total = fg_read_contexts(contexts);
+    const struct fg_card *parent = nvml_parent(device, &instance), *card = parent ? parent : device;
+    const char *refused = fg_fault_apps(&faults, card);
+    if (refused) return fg_code_of_cell(refused);
+    int total = fg_list_processes(card, contexts, fg_read_contexts(contexts), &faults, found);
     for (int i = 0; i < total; i++) {
-        if (contexts[i].card != device->slot || !contexts[i].live || !contexts[i].pid) continue;
-        unsigned at = 0;
-        while (at < count && out[at].pid != (unsigned)contexts[i].pid) at++;
-        if (at == count) out[count++] = (struct process){(unsigned)contexts[i].pid, 0, NO_INSTANCE, NO_INSTANCE};
-        out[at].memory += contexts[i].mib << 20;
+        if (!strchr(found[i].kind, letter) || (parent && found[i].instance != instance)) continue;
+        struct process *row = &out[(*count)++];
+        *row = (struct process){(unsigned)found[i].pid, found[i].mib << 20, NO_INSTANCE, NO_INSTANCE};
+        if (found[i].cell[0]) row->memory = ~0ULL; /* "not available" */
+        if (!card->instance_count) continue;
+        row->gpu_instance = card->instances[found[i].instance].gpu_instance;
+        row->compute_instance = 0;
     }
-    return count;
+    return FG_OK;
 }
 
 /* With too little room the count is set and FG_INSUFFICIENT_SIZE returned; the caller asks again. */
-API int nvmlDeviceGetComputeRunningProcesses_v3(nvml_device device, unsigned *count, struct process *out) {
-    struct process found[FG_MAX_CONTEXTS];
-    struct fg_faults faults;
-    int code = nvml_check_cell(device, "used_gpu_memory");
-    if (code && code != FG_NOT_SUPPORTED) return code;
-    fg_read_faults(&faults);
-    if (fg_fault(&faults, "apps")) return fg_code_of_cell(fg_fault(&faults, "apps"));
-    unsigned room = out ? *count : 0, total = list_processes(device, found);
+static int answer(nvml_device device, char letter, unsigned *count, struct process *out) {
+    struct process found[FG_MAX_PROCESSES];
+    unsigned room = out ? *count : 0, total;
+    int code = list_processes(device, letter, found, &total);
+    if (code) return code;
     *count = total;
     if (total > room) return FG_INSUFFICIENT_SIZE;
-    for (unsigned i = 0; i < total; i++) {
-        out[i] = found[i];
-        if (code) out[i].memory = ~0ULL; /* "not available" */
-    }
+    if (total) memcpy(out, found, total * sizeof *found);
     return FG_OK;
+}
+
+API int nvmlDeviceGetComputeRunningProcesses_v3(nvml_device device, unsigned *count, struct process *out) {
+    return answer(device, 'C', count, out);
 }
 API int nvmlDeviceGetComputeRunningProcesses_v2(nvml_device device, unsigned *count, struct process *out) {
     return nvmlDeviceGetComputeRunningProcesses_v3(device, count, out);
 }
 
+API int nvmlDeviceGetGraphicsRunningProcesses_v3(nvml_device device, unsigned *count, struct process *out) {
+    return answer(device, 'G', count, out);
+}
+API int nvmlDeviceGetGraphicsRunningProcesses_v2(nvml_device device, unsigned *count, struct process *out) {
+    return answer(device, 'G', count, out);
+}
 static int list_none(nvml_device device, unsigned *count) {
     int code = nvml_check(device);
     if (!code) *count = 0;
     return code;
-}
-API int nvmlDeviceGetGraphicsRunningProcesses_v3(nvml_device device, unsigned *count, struct process *out) {
-    (void)out;
-    return list_none(device, count);
-}
-API int nvmlDeviceGetGraphicsRunningProcesses_v2(nvml_device device, unsigned *count, struct process *out) {
-    (void)out;
-    return list_none(device, count);
 }
 API int nvmlDeviceGetMPSComputeRunningProcesses_v3(nvml_device device, unsigned *count, struct process *out) {
     (void)out;
@@ -85,11 +88,11 @@ struct sample {
 
 API int nvmlDeviceGetProcessUtilization(nvml_device device, struct sample *out, unsigned *count,
                                         unsigned long long since) {
-    struct process found[FG_MAX_CONTEXTS];
+    struct process found[FG_MAX_PROCESSES];
     (void)since;
-    int code = nvml_check(device);
+    unsigned room = out ? *count : 0, total;
+    int code = list_processes(device, 'C', found, &total);
     if (code) return code;
-    unsigned room = out ? *count : 0, total = list_processes(device, found);
     *count = total;
     if (!total) return FG_NOT_FOUND;
     if (total > room) return FG_INSUFFICIENT_SIZE;

@@ -1,5 +1,5 @@
 /* nvidia-smi for the simulated GPUs: order of work, fatal messages, loops. Faults: see fault.h.
- * build: cc -O2 -Wall -Wextra -o nvidia-smi smi.c smi_args.c smi_query.c smi_table.c fault.c \
+ * build: cc -O2 -Wall -Wextra -o nvidia-smi smi.c smi_args.c smi_query.c smi_apps.c smi_table.c process.c fault.c \
  *           hold.c device.c watcher.c context.c state.c */
 #define _GNU_SOURCE
 #include "smi.h"
@@ -32,8 +32,10 @@ static int refuse_init(const struct smi_snapshot *look, int code, FILE *out) {
 }
 
 /* The message for one card that cannot be used ends the whole command, healthy cards included. */
-static int refuse_card(int card, int code, int list, FILE *out) {
-    fprintf(out, "Unable to determine the device handle for %s%d: ", list ? "gpu " : "GPU", card);
+static int refuse_card(const struct smi_snapshot *look, const struct fg_card *card, int code, int list, FILE *out) {
+    fprintf(out, "Unable to determine the device handle for %s", list ? "gpu " : "GPU");
+    if (fg_fault(&look->faults, "bus-in-message")) fprintf(out, "%s: ", card->bus_id + 4); /* a domain of 4 digits */
+    else fprintf(out, "%d: ", card->index);
     if (code == FG_LOST) fputs("GPU is lost.  Reboot the system to recover this GPU\n\n\n", out);
     else if (code == FG_RESET) fputs("A GPU reset must occur before this GPU can be used again.\n\n.\n", out);
     else fprintf(out, "%s\n", fg_code_text(code));
@@ -59,13 +61,14 @@ int smi_select(const struct smi_request *request, struct smi_snapshot *look, FIL
     int by_name = request->select && strpbrk(request->select, ":G");
     for (int i = 0; i < look->card_count; i++) {
         int code = fg_fault_card_code(&look->faults, &look->cards[i]), chosen = is_selected(request->select, &look->cards[i]);
-        if (code == FG_LOST && by_name) {
-            fprintf(out, "Problem with GPU %d: GPU is lost.  Reboot the system to recover this GPU\n", i);
+        if (code && code != FG_NO_PERMISSION && by_name) {
+            const char *lost = "GPU is lost.  Reboot the system to recover this GPU";
+            fprintf(out, "Problem with GPU %d: %s\n", i, code == FG_LOST ? lost : fg_code_text(code));
             return 255;
         }
         if (!chosen || (code == FG_NO_PERMISSION && !request->list)) continue;
         if (code && request->list) smi_list(look, out);
-        if (code) return refuse_card(i, code, request->list, out);
+        if (code) return refuse_card(look, &look->cards[i], code, request->list, out);
         look->shown[look->shown_count++] = i;
     }
     if (look->shown_count) return 0;

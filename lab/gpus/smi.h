@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "fault.h"
+#include "process.h"
 #include "state.h"
 
 /* What the command line asked for. */
@@ -27,15 +28,13 @@ struct smi_snapshot {
     int shown[FG_MAX_CARDS], shown_count; /* indices of the cards to report on: places in `cards` */
 };
 
-/* A process on a card, as the driver lists it. */
-struct smi_process {
-    pid_t pid;
-    unsigned long long mib;
-    char name[256];
-};
+/* What is shown as the name of a process. */
+void smi_process_name(const struct fg_process *process, char *out, size_t size);
 
-/* Processes visible from here on one card, contexts of one process summed; `out` has FG_MAX_CONTEXTS places. */
-int smi_processes(const struct smi_snapshot *look, const struct fg_card *card, struct smi_process *out);
+/* Parts of a CSV answer. smi_refuse_field returns the exit status. */
+void smi_print_stamp(FILE *out);
+void smi_print_heading(const char *canonical, const char *unit, int first, FILE *out);
+int smi_refuse_field(const char *name, FILE *out);
 
 /* Each prints to `out` and returns the exit status. */
 int smi_query_gpu(const struct smi_request *request, const struct smi_snapshot *look, int header, FILE *out);

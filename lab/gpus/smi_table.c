@@ -26,6 +26,8 @@ int smi_list(const struct smi_snapshot *look, FILE *out) {
     for (int i = 0; i < look->shown_count; i++) {
         const struct fg_card *card = &look->cards[look->shown[i]];
         fprintf(out, "GPU %d: %s (UUID: %s)\n", card->index, card->name, card->uuid);
+        for (int n = 0; n < card->instance_count; n++)
+            fprintf(out, "  MIG %-11s Device %2d: (UUID: %s)\n", card->instances[n].profile, n, card->instances[n].uuid);
     }
     return 0;
 }
@@ -38,31 +40,83 @@ int smi_version(const struct smi_snapshot *look, FILE *out) {
     return 0;
 }
 
+static const char WIDE_RULE[] = "---------------------------------------------------------------------------------------";
 static const char RULE[] = "+-----------------------------------------+----------------------+----------------------+\n";
+
+/* A cell as the table words it: "[N/A]" is "N/A" there; NULL when the value itself can be told. */
+static const char *odd(const struct smi_snapshot *look, const struct fg_card *card, const char *field) {
+    const char *cell = fg_fault_cell(&look->faults, card, field);
+    return cell && !strcmp(cell, "[N/A]") ? "N/A" : cell;
+}
 
 static void print_card(const struct smi_snapshot *look, const struct fg_card *card, FILE *out) {
     unsigned long long used = fg_used(card, look->contexts, look->context_count);
     int busy = used > card->baseline;
-    char memory[64];
-    const char *cell = fg_fault_cell(&look->faults, card, "memory.used");
-    if (cell) snprintf(memory, sizeof memory, "%s", strcmp(cell, "[N/A]") ? cell : "Not Supported");
+    char memory[64], power[16], load[16];
+    const char *cell = odd(look, card, "memory.used");
+    if (cell) snprintf(memory, sizeof memory, "%s", strcmp(cell, "N/A") ? cell : "Not Supported");
     else snprintf(memory, sizeof memory, "%lluMiB / %5lluMiB", used, card->total);
-    fprintf(out, "| %3d  %-30.30s On  | %s Off |                    0 |\n", card->index, card->name, card->bus_id);
-    fprintf(out, "| N/A   %2dC    P0             %3dW / 700W | %20.20s |    %3d%%      Default |\n", busy ? 48 : 31,
-            busy ? 180 : 77, memory, busy ? 12 : 0);
-    fprintf(out, "|                                         |                      |             Disabled |\n%s", RULE);
+    if ((cell = odd(look, card, "power.draw"))) snprintf(power, sizeof power, "%s", cell);
+    else snprintf(power, sizeof power, "%dW", busy ? 180 : 77);
+    if ((cell = odd(look, card, "utilization.gpu"))) snprintf(load, sizeof load, "%s", cell);
+    else snprintf(load, sizeof load, "%d%%", busy ? 12 : 0);
+    const char *fan = odd(look, card, "fan.speed"), *ecc = odd(look, card, "ecc.errors.uncorrected.volatile.total");
+    fprintf(out, "| %3d  %-30.30s %-3s | %s %-3s | %20.20s |\n", card->index, card->name, card->desktop ? "Off" : "On",
+            card->bus_id, card->desktop ? "On" : "Off", ecc ? ecc : "0");
+    fprintf(out, "| %-4.4s  %2dC    P0             %4.4s / 700W | %20.20s | %7.7s      Default |\n", fan ? fan : "N/A",
+            busy ? 48 : 31, power, memory, load);
+    const char *mig = odd(look, card, "mig.mode.current");
+    fprintf(out, "|                                         |                      | %20.20s |\n%s",
+            mig ? mig : card->instance_count ? "Enabled" : "Disabled", RULE);
+}
+
+static const char MIG_RULE[] = "+------------------+--------------------------------+-----------+-----------------------+\n";
+
+static void print_instances(const struct smi_snapshot *look, FILE *out) {
+    int printed = 0;
+    for (int c = 0; c < look->shown_count; c++) {
+        const struct fg_card *card = &look->cards[look->shown[c]];
+        for (int n = 0; n < card->instance_count; n++) {
+            const struct fg_instance *instance = &card->instances[n];
+            if (!printed++)
+                fprintf(out, "%89s\n+%87.87s+\n| MIG devices:%74s|\n%s"
+                        "| GPU  GI  CI  MIG |                   Memory-Usage |        Vol|      Shared           |\n"
+                        "|      ID  ID  Dev |                     BAR1-Usage | SM     Unc| CE ENC DEC OFA JPG    |\n"
+                        "|                  |                                |        ECC|                       |\n"
+                        "|==================+================================+===========+=======================|\n",
+                        "", WIDE_RULE, "", MIG_RULE);
+            fprintf(out, "|%3d  %3u   0  %2d  |        %8lluMiB / %5lluMiB  | 16      0 |  1   0    1    0    0 |\n",
+                    card->index, instance->gpu_instance, n,
+                    fg_instance_used(card, n, look->contexts, look->context_count), instance->total);
+            fprintf(out, "|                  |               0MiB / 32767MiB  |           |                       |\n%s",
+                    MIG_RULE);
+        }
+    }
+}
+
+static void print_process(const struct fg_card *card, const struct fg_process *process, FILE *out) {
+    char name[256], size[32], gi[16] = "N/A", ci[8] = "N/A";
+    smi_process_name(process, name, sizeof name);
+    snprintf(size, sizeof size, "%lluMiB", process->mib);
+    if (process->cell[0]) snprintf(size, sizeof size, "%s", strcmp(process->cell, "[N/A]") ? process->cell : "N/A");
+    if (card->instance_count) {
+        snprintf(gi, sizeof gi, "%u", card->instances[process->instance].gpu_instance);
+        strcpy(ci, "0");
+    }
+    fprintf(out, "|  %3d %5.5s %4.4s %9d %6s   %-38.38s %11.11s |\n", card->index, gi, ci, (int)process->pid, process->kind,
+            name, size);
 }
 
 static void print_processes(const struct smi_snapshot *look, FILE *out) {
-    static struct smi_process processes[FG_MAX_CONTEXTS];
+    static struct fg_process processes[FG_MAX_PROCESSES];
     int printed = 0;
     for (int c = 0; c < look->shown_count; c++) {
-        int index = look->shown[c], count = smi_processes(look, &look->cards[index], processes);
-        for (int i = 0; i < count; i++, printed++)
-            fprintf(out, "|  %3d   N/A  N/A %9d      C   %-38.38s %8lluMiB |\n", index, (int)processes[i].pid,
-                    processes[i].name, processes[i].mib);
+        const struct fg_card *card = &look->cards[look->shown[c]];
+        if (fg_fault_apps(&look->faults, card)) continue;
+        int count = fg_list_processes(card, look->contexts, look->context_count, &look->faults, processes);
+        for (int i = 0; i < count; i++, printed++) print_process(card, &processes[i], out);
     }
-    if (!printed) fprintf(out, "|  No running processes found%58s|\n", "");
+    if (!printed) fprintf(out, "|  No running processes found%59s|\n", "");
 }
 
 int smi_table(const struct smi_snapshot *look, FILE *out) {
@@ -79,6 +133,7 @@ int smi_table(const struct smi_snapshot *look, FILE *out) {
           "|                                         |                      |               MIG M. |\n"
           "|=========================================+======================+======================|\n", out);
     for (int i = 0; i < look->shown_count; i++) print_card(look, &look->cards[look->shown[i]], out);
+    print_instances(look, out);
     fprintf(out, "%89s\n%s", "", LINE);
     fputs("| Processes:                                                                            |\n"
           "|  GPU   GI   CI        PID   Type   Process name                            GPU Memory |\n"

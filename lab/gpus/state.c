@@ -27,9 +27,32 @@ unsigned long long fg_now_ns(void) {
     return (unsigned long long)now.tv_sec * 1000000000ULL + (unsigned long long)now.tv_nsec;
 }
 
+enum { MIB_OF_A_GB = 1006, FIRST_SMALL_INSTANCE = 7 }; /* the driver's "18gb" are about 18108 MiB */
+
+/* PROFILE:UUID,PROFILE:UUID,... */
+static void parse_instances(char *list, struct fg_card *card) {
+    card->instance_count = 0;
+    for (char *word; card->instance_count < FG_MAX_INSTANCES && (word = strsep(&list, ","));) {
+        struct fg_instance *instance = &card->instances[card->instance_count];
+        if (sscanf(word, "%15[^:]:%63s", instance->profile, instance->uuid) != 2) continue;
+        const char *size = strchr(instance->profile, '.');
+        instance->total = (size ? strtoull(size + 1, NULL, 10) : 0) * MIB_OF_A_GB;
+        int small = instance->profile[0] == '1';
+        instance->gpu_instance = (unsigned)(card->instance_count + (small ? FIRST_SMALL_INSTANCE : 1));
+        card->instance_count++;
+    }
+}
+
 static int parse_card(const char *line, struct fg_card *card) {
-    return sscanf(line, "%95[^|]|%63[^|]|%31[^|]|%llu|%llu|%llu|%31[^|]|%d", card->name, card->uuid, card->bus_id,
-                  &card->total, &card->reserved, &card->baseline, card->driver, &card->minor) == 8;
+    char kind[16], instances[1024];
+    if (sscanf(line, "%95[^|]|%63[^|]|%31[^|]|%llu|%llu|%llu|%31[^|]|%d|%15[^|]|%1023s", card->name, card->uuid,
+               card->bus_id, &card->total, &card->reserved, &card->baseline, card->driver, &card->minor, kind,
+               instances) != 10)
+        return 0;
+    card->unified = !strcmp(kind, "unified");
+    card->desktop = !strcmp(kind, "desktop");
+    parse_instances(instances, card);
+    return 1;
 }
 
 static int by_bus(const void *one, const void *other) {
@@ -37,7 +60,7 @@ static int by_bus(const void *one, const void *other) {
 }
 
 int fg_read_cards(struct fg_card *cards) {
-    char path[4096], line[512];
+    char path[4096], line[1536];
     FILE *file = fopen(fg_path(path, sizeof path, "cards"), "re");
     if (!file) return -1;
     int count = 0, index = 0;
@@ -63,6 +86,16 @@ unsigned long long fg_used(const struct fg_card *card, const struct fg_context *
     unsigned long long used = card->baseline;
     for (int i = 0; i < count; i++)
         if (contexts[i].card == card->slot) used += contexts[i].mib;
+    return used;
+}
+
+enum { INSTANCE_IDLE_MIB = 9 };
+
+unsigned long long fg_instance_used(const struct fg_card *card, int instance, const struct fg_context *contexts,
+                                    int count) {
+    unsigned long long used = INSTANCE_IDLE_MIB;
+    for (int i = 0; i < count; i++)
+        if (contexts[i].card == card->slot && contexts[i].instance == instance) used += contexts[i].mib;
     return used;
 }
 

@@ -1,6 +1,7 @@
 /* The simulated GPUs of one machine: a directory that every process of the machine shares.
  *
- *   cards           one card a line: name|uuid|bus id|total MiB|reserved MiB|baseline MiB|driver|minor
+ *   cards           one card a line: name|uuid|bus id|total MiB|reserved MiB|baseline MiB|driver|minor|kind|MIG
+ *                   (kind: plain, unified, desktop; MIG: PROFILE:UUID,... or -)
  *   contexts/ID     one file per piece of held memory, a fixed-width line (see context.c)
  *   lock            flock taken by whoever takes or grows memory (capacity check and take in one)
  *   fault           lines of what is wrong with this machine (see fault.h); absent = healthy
@@ -16,14 +17,25 @@
 
 #define FG_MAX_CARDS 16
 #define FG_MAX_CONTEXTS 256
+#define FG_MAX_INSTANCES 7
 
 /* A card has three numbers: its slot (its line in `cards`: contexts name it, it never changes), its minor (its
  * device file is /dev/nvidia<minor>) and its index, which only holds where it is read: the driver counts, in the
  * order of the bus, those cards whose device file can be opened from there. */
+struct fg_instance {
+    char profile[16], uuid[64];
+    unsigned long long total; /* MiB */
+    unsigned gpu_instance;
+};
+
 struct fg_card {
     char name[96], uuid[64], bus_id[32], driver[32];
     unsigned long long total, reserved, baseline; /* MiB */
     int slot, minor;
+    int unified; /* shares the machine's memory: tells none of its own */
+    int desktop; /* a consumer card with a screen */
+    int instance_count; /* MIG devices; 0: not in MIG mode */
+    struct fg_instance instances[FG_MAX_INSTANCES];
     int index; /* -1: its device file cannot be opened from here */
 };
 
@@ -36,6 +48,9 @@ struct fg_context {
     enum fg_mode mode;
     double delay;               /* seconds that the memory stays after the death */
     unsigned long long died_ns; /* CLOCK_MONOTONIC of the death, 0 = not noted */
+    pid_t thread;               /* that took it, as numbered where it was taken */
+    int instance;               /* MIG device of the card */
+    char kind[4];               /* C, G or C+G */
     int live;                   /* its process still holds it */
     pid_t pid;                  /* in the reader's namespace; 0 = dead, or not visible from here */
 };
@@ -59,6 +74,9 @@ int fg_read_contexts(struct fg_context *contexts);
 
 /* Memory in use on a card (baseline included, reserved not), MiB. */
 unsigned long long fg_used(const struct fg_card *card, const struct fg_context *contexts, int count);
+/* Memory in use on one MIG device of a card, MiB. */
+unsigned long long fg_instance_used(const struct fg_card *card, int instance, const struct fg_context *contexts,
+                                    int count);
 /* What a new process could still take from the card, MiB. */
 unsigned long long fg_free(const struct fg_card *card, const struct fg_context *contexts, int count);
 

@@ -19,13 +19,19 @@ _FLOCK = struct.Struct("hhqqi4x")
 
 @dataclass(frozen=True)
 class Context:
-    """One piece of held memory. `pid` is in the caller's namespace; 0 when dead or not visible from here."""
+    """One piece of held memory. `card` is a slot, `instance` a MIG device of it.
+
+    `pid` is in the caller's namespace; 0 when dead or not visible from here.
+    """
 
     card: int
     mib: int
     mode: str
     delay: float
     died_ns: int
+    thread: int
+    instance: int
+    kind: str
     live: bool
     pid: int
 
@@ -64,6 +70,8 @@ def _card_line(card: CardSpec) -> str:
         card.baseline_mib,
         card.driver,
         card.minor,
+        card.kind,
+        ",".join(map(":".join, zip(card.mig, card.mig_uuids(), strict=True))) or "-",
     )
     if not card.uuid or card.minor is None or any("|" in str(cell) for cell in cells):
         raise ValueError(f"Not a placed card, or a name with '|': {card}")
@@ -81,7 +89,7 @@ def find_card(cards: Sequence[CardSpec], name: str) -> CardSpec:
     raise KeyError(f"No card is called {name}. There are: {known}.")
 
 
-ABOUT_A_CARD = ("lost", "reset", "broken", "denied", "cell")
+ABOUT_A_CARD = ("lost", "reset", "broken", "denied", "cell", "app")
 
 
 def check_fault(text: str, cards: Sequence[CardSpec]) -> None:
@@ -98,6 +106,14 @@ def set_fault(directory: Path, text: str | None) -> None:
         (directory / "fault").unlink(missing_ok=True)
     else:
         _replace(directory / "fault", text.rstrip("\n") + "\n")
+
+
+def set_fault_here(run: Path, text: str | None) -> None:
+    """The same for the one machine or container whose /run this is: the directory of the cards may be shared."""
+    if text is None:
+        (run / "fakegpu-fault").unlink(missing_ok=True)
+    else:
+        _replace(run / "fakegpu-fault", text.rstrip("\n") + "\n")
 
 
 def _replace(path: Path, text: str) -> None:
@@ -133,10 +149,21 @@ def _read_context(path: Path) -> Context | None:
     """None when it went away meanwhile."""
     try:
         with path.open("rb") as file:
-            card, mib, mode, delay, died = file.read(96).split()
+            card, mib, mode, delay, died, thread, instance, kind = file.read(128).split()
             answer = fcntl.fcntl(file, fcntl.F_GETLK, _FLOCK.pack(fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0))
     except (FileNotFoundError, ValueError):
         return None
-    kind, _, _, _, pid = _FLOCK.unpack(answer)
-    live = kind != fcntl.F_UNLCK
-    return Context(int(card), int(mib), mode.decode(), float(delay), int(died), live, max(pid, 0) if live else 0)
+    lock, _, _, _, pid = _FLOCK.unpack(answer)
+    live = lock != fcntl.F_UNLCK
+    return Context(
+        card=int(card),
+        mib=int(mib),
+        mode=mode.decode(),
+        delay=float(delay),
+        died_ns=int(died),
+        thread=int(thread),
+        instance=int(instance),
+        kind=kind.decode(),
+        live=live,
+        pid=max(pid, 0) if live else 0,
+    )

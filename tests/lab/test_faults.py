@@ -140,6 +140,29 @@ def test_gpu_faults_show_in_nvidia_smi(fleet: Fleet, gpu1: Host, ssh: Ssh) -> No
     assert ssh(gpu1, "nvidia-smi -L").returncode == 0
 
 
+def test_gpu_faults_add_up(fleet: Fleet, gpu1: Host, ssh: Ssh) -> None:
+    fleet.faults.gpu(gpu1, "cell", "0", "memory.used", "[Unknown Error]")
+    fleet.faults.gpu_add(gpu1, "cell", "1", "memory.used", "[N/A]")
+    assert ssh(gpu1, MEMORY.replace(" -i 0", "")).stdout == "[Unknown Error]\n[N/A]\n"
+
+
+def test_a_container_alone_can_lose_its_gpus(fleet: Fleet, pve: Node, ct129: Container, ssh: Ssh) -> None:
+    fleet.faults.ct_gpu(ct129, "unknown-error")
+    inside = ssh(pve, "pct exec 129 -- nvidia-smi -L")
+    assert (inside.returncode, inside.stdout) == (255, "Failed to initialize NVML: Unknown Error\n")
+    assert ssh(pve, "nvidia-smi -L").returncode == 0
+    fleet.faults.ct_gpu(ct129, "none")
+    assert ssh(pve, "pct exec 129 -- nvidia-smi -L").returncode == 0
+
+
+def test_a_container_does_not_see_who_holds_its_cards_outside(fleet: Fleet, pve: Node, ssh: Ssh) -> None:
+    fleet.faults.gpu_hold(pve, 0, 700)
+    assert ssh(pve, f"pct exec 129 -- {MEMORY}").stdout == "700\n"
+    assert ssh(pve, f"pct exec 129 -- {APPS}").stdout == ""
+    assert ssh(pve, APPS).stdout.endswith(", 700\n")
+    pve.exec(["pkill", "-9", "-f", "^sleep 86400"], timeout=10)
+
+
 def test_leaked_memory_has_no_owner(fleet: Fleet, gpu1: Host, ssh: Ssh) -> None:
     fleet.faults.gpu_leak(gpu1, 0, 4000)
     assert ssh(gpu1, f"{MEMORY}; {APPS}").stdout == "4000\n"
