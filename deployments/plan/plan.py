@@ -205,10 +205,14 @@ def _stops(asked: PlanInput) -> bool:
 
 
 def _bound(serving: Serving, facts: HostFacts) -> list[list[int]]:
-    """The root and the card holders of the tree: helpers that come and go do not matter."""
+    """The root, the card holders, and whoever belongs to the server without having come from it.
+
+    Helpers of the tree come and go; but a process that only carries the launch's marker is one that a person has seen.
+    """
     holding = set() if isinstance(facts.files, Unknown) else {holder.pid for holder in facts.files.holders}
-    root = serving.root.pid if serving.root else None
-    return [[p.pid, p.start_time] for p in serving.processes if p.pid == root or p.pid in holding]
+    root = serving.root.pid if serving.root else 0
+    tree = set() if isinstance(facts.processes, Unknown) else {p.pid for p in facts.processes.tree(root)}
+    return [[p.pid, p.start_time] for p in serving.processes if p.pid == root or p.pid in holding or p.pid not in tree]
 
 
 def _settings_before(asked: PlanInput, serving: Serving) -> dict[str, str] | None:
@@ -257,7 +261,7 @@ def _blocking(asked: PlanInput, serving: Serving, cards: Sequence[CardSeen]) -> 
             )
         )
     if asked.new is not None:
-        found += _missing(asked, asked.new) + _other_cards(asked, asked.new)
+        found += _no_card(asked) + _missing(asked, asked.new) + _other_cards(asked, asked.new)
     if asked.kind == "start" and serving.processes:
         found.append(
             _warning(
@@ -270,15 +274,38 @@ def _blocking(asked: PlanInput, serving: Serving, cards: Sequence[CardSeen]) -> 
     return found
 
 
+def _no_card(asked: PlanInput) -> list[dict[str, Any]]:
+    """A deployment without cards is for a machine without cards: elsewhere it could land on any, measured by nobody."""
+    there = len(asked.facts.device_files.nodes)
+    if asked.cards or (isinstance(asked.facts.gpus, Unknown) and not there):
+        return []
+    if not isinstance(asked.facts.gpus, Unknown):
+        there = max(there, len(asked.facts.gpus.gpus))
+    if not there:
+        return []
+    return [
+        _warning(
+            f"{asked.deployment} has no card, but {asked.host} has {there}.",
+            "The server could take cards that nobody has measured, and that somebody else works on.",
+            "Edit the deployment and tick the cards that it may use.",
+            blocks=True,
+        )
+    ]
+
+
 def _other_cards(asked: PlanInput, new: Recipe) -> list[dict[str, Any]]:
     """The server must not land on cards that the job has not looked at."""
-    if CARDS_VARIABLE not in new.env:
-        return []
-    named = cards_named(asked.facts, new.env[CARDS_VARIABLE])
-    if not named or not named <= {card.uuid for card in asked.cards}:
+    mark = f"{CARDS_VARIABLE}="
+    values = [word.removeprefix(mark) for word in new.argv if word.startswith(mark)]  # behind an `env` in the command
+    if CARDS_VARIABLE in new.env:
+        values.append(new.env[CARDS_VARIABLE])
+    for value in values:
+        named = cards_named(asked.facts, value)
+        if named and named <= {card.uuid for card in asked.cards}:
+            continue
         return [
             _warning(
-                f"{new.name} sets {CARDS_VARIABLE}={new.env[CARDS_VARIABLE]}, which "
+                f"{new.name} sets {CARDS_VARIABLE}={value}, which "
                 + ("names cards that are not this deployment's." if named else "names no card that is known here."),
                 "The job would free and measure other cards than the server then uses.",
                 "Take the variable out of the revision (the panel sets it from the cards that are ticked), or tick "

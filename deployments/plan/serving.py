@@ -78,7 +78,7 @@ def _launched(
     root = _recorded(host, table, launch) if launch is not None else None
     ours = {*earlier, *([launch.launch_id] if launch is not None else [])}
     found = {process.pid: process for process in (table.tree(root.pid) if root is not None else ())}
-    for pid, marker in _marked(facts):
+    for pid, marker in _marked(facts, _user(host, table, root)):
         if marker in ours:
             found |= {process.pid: process for process in table.tree(pid)}
     processes = _alive(tuple(found.values()))
@@ -86,10 +86,23 @@ def _launched(
     return Serving(root if root in processes else None, processes, how)
 
 
-def _marked(facts: HostFacts) -> Iterator[tuple[int, str]]:
-    """(pid, launch) by environment, and by the log that a process writes to."""
-    if not isinstance(facts.markers, Unknown):
-        yield from facts.markers.items()
+def _user(host: HostIdentity, table: ProcessTable, root: Process | None) -> int | None:
+    """Whose processes a server of ours consists of: its own user's, else the login's; None where root looks."""
+    if root is not None and root.uid is not None:
+        return root.uid
+    return host.uid or None
+
+
+def _marked(facts: HostFacts, user: int | None) -> Iterator[tuple[int, str]]:
+    """(pid, launch) by environment, and by the log that a process writes to.
+
+    Anybody can put our marker into an environment, but only ``user`` can write to the log.
+    """
+    if not isinstance(facts.markers, Unknown) and not isinstance(facts.processes, Unknown):
+        for pid, marker in facts.markers.items():
+            process = facts.processes.by_pid.get(pid)
+            if process is not None and (user is None or process.uid == user):
+                yield pid, marker
     if not isinstance(facts.files, Unknown):
         yield from facts.files.launches
 

@@ -249,8 +249,10 @@ class StepContext:
     # --- Acting
 
     def effect(self, kind: EffectKind, *, command: str, target: Mapping[str, Any]) -> EffectRecord:
-        """Store the intent of an act. From here on the host counts as touched."""
+        """Store the intent of an act: from here on the host counts as touched. Raises StepFailed where only to look."""
         self.checkpoint()
+        if Host.objects.filter(pk=self.host.pk, look_only=True).exists():
+            raise StepFailed(f"{self.host} has been made look-only meanwhile.", hint="Nothing more is done there.")
         with self.writing(touched=True):
             effect = Effect.objects.create(
                 job=self.job,

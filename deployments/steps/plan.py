@@ -5,15 +5,14 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from django.contrib.auth.models import User
 from django.utils import timezone
 
-from controlpanel.access import Action, may
 from controlpanel.masking import mask_values
 from deployments.lifecycle import JobKind
 from deployments.models import Gate
 from deployments.plan.collect import plan_for, tell_requests
 from deployments.plan.plan import CannotPlan, Plan, what_changed
+from deployments.steps.approval import answer_stands
 from deployments.steps.base import GateOpened, StepContext, StepFailed
 
 TITLES = {
@@ -26,7 +25,7 @@ TITLES = {
 def plan(ctx: StepContext) -> None:
     """Make the plan and ask; once approved, go on."""
     approval = ctx.answer("plan")
-    if approval is not None and approval.answer == "approve" and _in_time(approval):
+    if approval is not None and approval.answer == "approve" and answer_stands(ctx, approval):
         ctx.finish(f"Approved by {approval.answered_by_name}.")
         return
     ctx.say(f"Looking at {ctx.host} to make the plan.")
@@ -35,11 +34,6 @@ def plan(ctx: StepContext) -> None:
         reasons = [warning for warning in made.data["warnings"] if warning["blocks"]]
         raise StepFailed(" ".join(warning["text"] for warning in reasons), hint=reasons[0]["todo"])
     raise ask_for_approval(ctx, made, title=f"{TITLES[JobKind(ctx.job.kind)]} {ctx.deployment}?")
-
-
-def _in_time(approval: Gate) -> bool:
-    """An approval that is used long after it was given, because no worker ran, is none."""
-    return approval.expires_at is None or timezone.now() < approval.expires_at
 
 
 def make(ctx: StepContext, *, adopt: bool = True) -> Plan:
@@ -102,19 +96,11 @@ def _is_approved(ctx: StepContext, made: Plan) -> bool:
         return False
     if newest.used_at is not None and ctx.job.touched:
         return True
-    if not (_in_time(newest) and _may_still_approve(ctx, newest)):
+    if not answer_stands(ctx, newest):
         return False
     with ctx.writing():
         Gate.objects.filter(pk=newest.pk, used_at=None).update(used_at=timezone.now())
     return True
-
-
-def _may_still_approve(ctx: StepContext, approval: Gate) -> bool:
-    """Is the approver still one? Somebody who was switched off meanwhile approves nothing that is yet to begin."""
-    if may(User.objects.filter(username=approval.answered_by_name).first(), Action.APPROVE):
-        return True
-    ctx.say(f"{approval.answered_by_name} may not approve any more: the approval does not count.")
-    return False
 
 
 def approve_anew_if_stale(ctx: StepContext) -> Plan:

@@ -28,6 +28,7 @@ from deployments.plan.plan import Plan
 from deployments.remote import run as remote
 from deployments.remote.locks import lock_values, locked_by, take_cards
 from deployments.remote.script import Said, Script
+from deployments.steps.approval import answer_stands
 from deployments.steps.base import GateOpened, StepContext, StepFailed
 from deployments.steps.plan import approve_anew_if_stale, make
 from hosts.models import Host
@@ -112,7 +113,8 @@ def _climb(ctx: StepContext, record: Record) -> None:
         alive = _signal(ctx, record, "", alive, 0)
     while True:
         rung = Rung(ctx.step.data["rung"])
-        confirmed = (answer := ctx.answered("kill")) is not None and answer.answer == "kill"
+        answer = ctx.answered("kill")
+        confirmed = answer is not None and answer.answer == "kill" and answer_stands(ctx, answer)
         since = datetime.fromisoformat(ctx.step.data["at"]) if "at" in ctx.step.data else timezone.now()
         seen = StopSeen(
             alive=len(alive),

@@ -26,6 +26,7 @@ from deployments.plan.cards import cards_seen, holders, labels_of
 from deployments.plan.collect import cards_of, look_at_node
 from deployments.plan.serving import port_owners
 from deployments.steps import not_free
+from deployments.steps.approval import answer_stands
 from deployments.steps.base import StepContext, StepFailed
 from deployments.steps.plan import approve_anew_if_stale
 from deployments.steps.stop import Record
@@ -43,10 +44,10 @@ CEILING_MIB = 64
 
 def verify(ctx: StepContext) -> None:
     """Look until everything is free three times in a row, or the limit has passed; then ask."""
-    if ctx.job.kind == JobKind.START and not ctx.step.data:
+    if ctx.job.kind == JobKind.START and not (ctx.job.touched and ctx.step.data):
         approve_anew_if_stale(ctx)
     answer = ctx.answer("not free")
-    if answer is not None and answer.answer != "again":
+    if answer is not None and answer.answer != "again" and answer_stands(ctx, answer):
         not_free.carry_out(ctx, answer)
         if answer.answer in ("anyway", "leave"):
             return

@@ -26,7 +26,7 @@ def open_transport(host: "Host", *, timeout: float) -> Transport:
 def link_signature(host: "Host") -> tuple[object, ...]:
     """What a link depends on. When it has changed, a link that is open leads to the wrong place."""
     own = (host.transport, host.address, host.port, host.user, host.vmid, host.key_source, host.key_path)
-    return (*own, host.sudo, *((link_signature(host.via)) if host.via is not None else ()))
+    return (*own, host.sudo, _pinned_keys(host), *((link_signature(host.via)) if host.via is not None else ()))
 
 
 def _open(host: "Host", deadline: Deadline, *, hops: int) -> Transport:

@@ -12,6 +12,7 @@ from deployments import services
 from deployments.lifecycle import JobKind, JobState, LaunchState, StepState
 from deployments.models import Gate, Launch
 from deployments.steps import base
+from hosts.models import Host
 from hosts.transport.base import LinkLost
 from tests.deployments.machine import Proc
 from tests.deployments.support import Story, raising
@@ -122,7 +123,7 @@ def test_an_approval_of_somebody_who_may_not_approve_any_more_does_not_count(ser
     else:
         User.objects.filter(pk=approver.pk).update(is_active=False)
     assert serving.work().state == JobState.WAITING
-    assert serving.host.sent == ["probe"] and "may not approve any more" in serving.log()
+    assert serving.host.sent == ["probe"] and "may not decide this any more" in serving.log()
 
 
 def test_an_approval_is_used_once(serving: Story) -> None:
@@ -161,3 +162,71 @@ def test_a_stranger_with_another_start_time_is_not_killed(serving: Story) -> Non
     serving.answer("kill")
     assert serving.work().state == JobState.WAITING
     assert 9 in serving.host.machine.procs
+
+
+# --- Answers that are used long after they were given
+
+
+@pytest.fixture
+def held(idle: Story) -> Story:
+    """A start that was approved, and that waits since somebody else holds a card."""
+    idle.request(JobKind.START)
+    idle.approve()
+    idle.deployment.memory_seconds = 0
+    idle.deployment.save()
+    arrives = Proc(9, 90, "trainer", "python train.py", uid=1000, cards=(0,))
+    idle.host.before["watch"] = lambda: idle.host.machine.add(arrives) and None
+    assert idle.work().state == JobState.WAITING and idle.gate.kind == "not free"
+    idle.host.before.clear()
+    del idle.host.machine.procs[9]
+    idle.host.sent.clear()
+    return idle
+
+
+def long_ago(**where: str) -> None:
+    past = timezone.now() - timedelta(days=3)
+    Gate.objects.filter(**where).update(answered_at=past, expires_at=past)
+
+
+def test_looking_again_starts_nothing_on_an_approval_that_has_run_out(held: Story) -> None:
+    long_ago(kind="plan")
+    held.answer("again")
+    assert held.work().state == JobState.WAITING
+    assert held.gate.kind == "plan" and "launch start" not in held.host.sent
+
+
+def test_looking_again_starts_nothing_on_the_approval_of_somebody_who_may_not_any_more(held: Story) -> None:
+    held.answer("again")
+    User.objects.filter(username="approver").update(is_active=False)
+    assert held.work().state == JobState.WAITING
+    assert held.gate.kind == "plan" and "launch start" not in held.host.sent
+
+
+def test_launching_anyway_is_not_done_days_after_it_was_said(held: Story) -> None:
+    held.host.machine.add(Proc(8, 80, "trainer", "python train.py", uid=1000, cards=(0,)))
+    held.answer("anyway")
+    Gate.objects.filter(kind="not free").update(answered_at=timezone.now() - timedelta(days=3))
+    assert held.work().state == JobState.WAITING
+    assert "launch start" not in held.host.sent
+
+
+def test_a_confirmed_kill_is_not_done_by_the_word_of_somebody_who_may_not_any_more(serving: Story) -> None:
+    serving.host.deaf.add("TERM")
+    serving.deployment.kill_own_by_itself = False
+    serving.deployment.term_seconds = 0
+    serving.deployment.save()
+    serving.request(JobKind.STOP)
+    serving.approve()
+    serving.work()
+    serving.answer("kill")
+    User.objects.filter(username="approver").update(is_active=False)
+    assert serving.work().state == JobState.WAITING
+    assert "stop KILL" not in serving.host.sent
+
+
+def test_a_host_that_has_become_look_only_is_left_alone(serving: Story) -> None:
+    serving.request()
+    serving.approve()
+    Host.objects.update(look_only=True)
+    assert serving.work().state == JobState.FAILED
+    assert "look-only" in serving.job.summary and "stop TERM" not in serving.host.sent

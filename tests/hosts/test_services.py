@@ -20,6 +20,7 @@ from hosts import services, tasks
 from hosts.keys import panel_key_path
 from hosts.models import Gpu, Host, HostKey, HostTest
 from hosts.services import Refused
+from hosts.transport.factory import link_signature
 from tests.factories import make_deployment, make_gpu, make_host, make_key, make_launch
 
 pytestmark = pytest.mark.django_db
@@ -228,3 +229,12 @@ def test_a_host_does_not_move_while_something_of_ours_runs_there(administrator: 
     Launch.objects.update(ended_at=timezone.now())
     services.update_host(host, actor=administrator, address="")
     assert not host.gpus.filter(present=True).exists(), "the cards of the old place are not those of the new one"
+
+
+def test_a_link_made_with_a_key_that_was_forgotten_since_is_lent_no_more(administrator: User) -> None:
+    host = make_host()
+    key = make_key(host, pinned_at=timezone.now())
+    before = link_signature(host)
+    assert link_signature(host) == before
+    services.forget_key(key, actor=administrator, address="")
+    assert link_signature(host) != before

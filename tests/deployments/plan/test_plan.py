@@ -326,3 +326,40 @@ def test_a_shell_around_an_adopted_server_is_a_warning_and_around_ours_is_our_ow
     adopted = plan(machine, launch=None)
     assert not adopted.data["blocked"] and "bash (pid 60) waits for the server" in adopted.data["warnings"][0]["text"]
     assert plan(machine).manager is None
+
+
+# --- Cards
+
+
+def test_a_deployment_without_cards_is_only_for_a_machine_without_cards() -> None:
+    made = plan(idle_machine(), kind="start", cards=())
+    assert blocking(made) == ["chat has no card, but gpu1 has 2."]
+    assert not plan(idle_machine(), kind="stop", new=None, cards=()).data["blocked"]
+    bare = Machine()
+    bare.broken["gpus"] = bare.broken["memory"] = ("nvidia-smi: not found", 127)
+    assert not plan(bare, kind="start", cards=(), launch=None).data["blocked"]
+    broken = idle_machine()
+    broken.broken["gpus"] = broken.broken["memory"] = ("", 9)
+    assert blocking(plan(broken, kind="start", cards=()))[0] == "chat has no card, but gpu1 has 2."
+
+
+def test_cards_named_in_the_command_are_looked_at_too() -> None:
+    machine = serving_machine()
+    machine.cards["GPU-of-somebody-else"] = 4
+    argv = ("/usr/bin/env", "CUDA_VISIBLE_DEVICES=2", *ARGV)
+    assert "names cards that are not" in blocking(plan(machine, new=replace(NEW, argv=argv)))[0]
+
+
+# --- Whose processes
+
+
+def test_a_marker_in_another_users_process_makes_it_nobodys() -> None:
+    machine = serving_machine().add(Proc(900, 9000, "innocent", uid=1000, marker="abc"))
+    assert 900 not in [row["pid"] for row in plan(machine).data["stops"]]
+
+
+def test_a_process_that_only_carries_the_marker_is_one_that_the_approver_has_seen() -> None:
+    before = plan(serving_machine())
+    after = plan(serving_machine().add(Proc(900, 9000, "left over", marker="abc")))
+    assert 900 in [row["pid"] for row in after.data["stops"]]
+    assert before.hash != after.hash

@@ -1,0 +1,30 @@
+"""Does an answer still count when it is used? Between the two a worker may have been away for days."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from django.contrib.auth.models import User
+from django.utils import timezone
+
+from controlpanel.access import Action, may
+from deployments.models import Gate
+from deployments.steps.base import StepContext
+
+
+def answer_stands(ctx: StepContext, gate: Gate) -> bool:
+    """Is it in time, and may the person who gave it still give it? When not, the job's log says why.
+
+    Somebody who was switched off meanwhile, or has lost the role, approves nothing that is yet to begin.
+    """
+    limit = gate.expires_at or (gate.answered_at or gate.opened_at) + timedelta(minutes=ctx.deployment.approval_minutes)
+    if timezone.now() >= limit:
+        ctx.say(f"The answer of {gate.answered_by_name} is too old to be used: it does not count.")
+        return False
+    action = next((choice["action"] for choice in gate.choices if choice["key"] == gate.answer), Action.APPROVE)
+    person = User.objects.filter(username=gate.answered_by_name).first()
+    # Who may approve may also say no, as when the answer was given.
+    if may(person, Action(action)) or (action == Action.ASK and may(person, Action.APPROVE)):
+        return True
+    ctx.say(f"{gate.answered_by_name} may not decide this any more: the answer does not count.")
+    return False
