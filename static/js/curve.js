@@ -71,7 +71,7 @@ function options(cards, width) {
         stroke: css(COLORS[index % COLORS.length]),
         dash: DASHES[Math.floor(index / 2) % DASHES.length],
         width: 2,
-        points: { show: card.times.length === 1 },
+        points: { show: () => card.times.length === 1 },
         value: (_, used, __, at) => (at === null ? summary(card) : used === null || used === undefined ? "not measured" : size(used)),
       })),
     ],
