@@ -4,13 +4,16 @@ The same functions serve tests (`fleet.faults.link_down(host)`) and the command 
 """
 
 import os
+import shlex
 import signal
 import subprocess
+import sys
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from lab import network, syscalls, tree
+from lab import network, stuck, syscalls, tree
 from lab.gpus import state
 from lab.host import Host, MachineError, wait_until
 from lab.node import Container
@@ -18,6 +21,7 @@ from lab.processes import Process
 from lab.specs import CardSpec
 
 MIB = 1024 * 1024
+_HOLD = "/lab/bin/gpu-hold"  # a login shell sets a PATH of its own
 
 
 class Faults:
@@ -139,6 +143,51 @@ class Faults:
         host.exec(["sh", "-c", start], timeout=20)
         wait_until(lambda: {process.pid for process in _holders(host)} - before, timeout=10, what="gpu-hold")
 
+    def gpu_odd(self, host: Host, kind: str, card: int | str, mib: int) -> None:
+        """A holder that is easily missed (gpus/gpu_odd.c): `zombie-leader`, `thread-files`, or `vfork`, which is in
+        state D but dies of SIGKILL."""
+        self._start(host, ["gpu-odd", kind, "--gpu", _card(host, card).uuid, "--mib", str(int(mib))], host.gpu_state)
+
+    def gpu_stuck(self, host: Host, card: int | str, mib: int, seconds: float = 3600) -> None:
+        """A holder in state D that survives SIGKILL, for so long or until gpu-unstick.
+
+        It needs /dev/fuse. Without, it is one in state D that SIGKILL ends, and a line says so.
+        """
+        self._stuck(host, _card(host, card), mib, seconds)
+
+    def gpu_unstick(self, host: Host) -> None:
+        """What was stuck goes on: it dies if it was killed. Containers' as well."""
+        stuck.release(host.stuck)
+
+    def gpu_session(self, host: Host, card: int | str, mib: int) -> None:
+        """Two holders in one session, started from the prompt of one shell."""
+        hold = f"{_HOLD} --gpu {_card(host, card).uuid} --mib {int(mib)} -- sleep 86400"
+        line = f"exec -a -bash bash --norc -c '{hold} & {hold} & wait'"
+        self._start(host, ["bash", "-c", line], host.gpu_state, pieces=2)
+
+    def gpu_tmux(self, host: Host, card: int | str, mib: int) -> None:
+        """A holder in a pane of tmux: its shell leads the session, and a server that holds nothing is above it."""
+        hold = [_HOLD, "--gpu", _card(host, card).uuid, "--mib", str(int(mib)), "--", "sleep", "86400"]
+        self._start(host, ["gpu-odd", "tmux", "--", *hold], host.gpu_state)
+
+    def _stuck(self, place: Host | Container, card: CardSpec, mib: int, seconds: float) -> None:
+        words = ["--gpu", card.uuid, "--mib", str(int(mib))]
+        if not stuck.is_possible():
+            print("No /dev/fuse here: this one is in state D, but SIGKILL ends it.", file=sys.stderr)
+            self._start(place, ["gpu-odd", "vfork", *words], place.gpu_state)
+            return
+        file = f"/run/lab/stuck-{time.monotonic_ns()}"
+        stuck.block(place.pid1, file, seconds=float(seconds), record=place.stuck)
+        self._start(place, ["gpu-odd", "stuck", *words, "--file", file], place.gpu_state)
+
+    def _start(self, place: Host | Container, words: list[str], cards: Path, *, pieces: int = 1) -> None:
+        """Start a program without a parent; returns when it holds memory."""
+        wanted = len(state.read_contexts(cards)) + pieces
+        done = place.exec(["sh", "-c", f"exec setsid -f {shlex.join(words)} >/run/holder.log 2>&1"], timeout=20)
+        if done.returncode:
+            raise MachineError(done.stderr.decode().strip())
+        wait_until(lambda: len(state.read_contexts(cards)) >= wanted, timeout=10, what=shlex.join(words))
+
     def gpu_clear(self, host: Host) -> None:
         """Reset the GPUs: leaked memory is free."""
         state.clear_leaks(host.gpu_state)
@@ -166,6 +215,11 @@ class Faults:
         with _in_words():
             state.check_fault(text, container.node.cards)
         state.set_fault_here(container.seen("/run"), None if text in ("", "none") else text)
+
+    def ct_stuck(self, container: Container, card: int | str, mib: int, seconds: float = 3600) -> None:
+        """gpu-stuck inside a container; gpu-unstick on its node lets it go. The card is named as on the node."""
+        with _in_words():
+            self._stuck(container, state.find_card(container.node.cards, str(card)), mib, seconds)
 
     def ct_lock(self, container: Container, reason: str = "backup") -> None:
         """start and stop are refused; exec works."""

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from lab import network, processes, syscalls, tree
+from lab import network, processes, stuck, syscalls, tree
 from lab.gpus import procfs, state
 from lab.paths import FleetPaths
 from lab.processes import Process
@@ -45,6 +45,7 @@ class Host:
         self.root = self.directory / "rootfs"
         self.gpu_state = self.directory / "fakegpu"
         self.host_key = paths.keys / spec.name
+        self.stuck = self.directory / "stuck"
 
     @property
     def cards(self) -> tuple[CardSpec, ...]:
@@ -154,6 +155,7 @@ class Host:
             os.kill(self.pid1, signal.SIGKILL)
         except (MachineError, ProcessLookupError):
             (self.directory / "pid").unlink(missing_ok=True)
+        stuck.release(self.stuck)
         wait_until(lambda: not self.is_running, timeout=10, what=f"end of {self.name}")
 
     def remove(self) -> None:

@@ -24,6 +24,7 @@ class Container:
         self.directory = node.root / "var/lib/lxc" / str(vmid)
         self.root = self.directory / "rootfs"
         self.gpu_state = node.gpu_state
+        self.stuck = node.stuck
         self.config = node.root / "etc/pve/lxc" / f"{vmid}.conf"
 
     def prepare(self) -> None:

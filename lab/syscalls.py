@@ -43,6 +43,15 @@ def unmount(target: str) -> None:
     _checked(_libc.umount2(target.encode(), MNT_DETACH), f"umount {target}")
 
 
+def enter_mounts(pid: int) -> None:
+    """Join the mount namespace of a process; the caller must have one thread only."""
+    handle = os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY)
+    try:
+        _checked(_libc.setns(handle, CLONE_NEWNS), "setns")
+    finally:
+        os.close(handle)
+
+
 def die_with_parent(signal_number: int) -> None:
     """Ask the kernel to send this process a signal when its parent ends."""
     _checked(_libc.prctl(PR_SET_PDEATHSIG, ctypes.c_ulong(signal_number), 0, 0, 0), "prctl")

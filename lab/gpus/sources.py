@@ -14,5 +14,6 @@ SOURCES: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     ),
     ("libfakegpu.so", _HOLD, ("-shared", "-fPIC", "-Wl,-soname,libfakegpu.so")),
     ("gpu-hold", (*_HOLD, "gpus/gpu_hold.c"), ()),
+    ("gpu-odd", (*_HOLD, "gpus/gpu_odd.c"), ("-pthread",)),
     ("standin", (*_HOLD, "engines/standin.c"), ()),
 )
