@@ -59,7 +59,7 @@ def status(directory: Path) -> int:
 
 def _load(machine: Host) -> str:
     fault = machine.gpu_state / "fault"
-    trouble = f", GPU fault: {fault.read_text().strip()}" if fault.exists() else ""
+    trouble = ", GPU fault: " + "; ".join(fault.read_text().splitlines()) if fault.exists() else ""
     running = f", {len(machine.processes())} processes" if machine.is_running else ""
     return f"{len(machine.cards)} cards{running}{trouble}"
 

@@ -124,6 +124,19 @@ CONSTANT(nvmlDeviceGetDisplayActive, unsigned, "display_active", (unsigned)devic
 CONSTANT(nvmlDeviceGetDisplayMode, unsigned, "display_mode", 0)
 CONSTANT(nvmlDeviceGetComputeMode, unsigned, "compute_mode", 0)
 
+enum { BAR1_MIB = 32767 };
+
+struct bar1 {
+    unsigned long long total, free, used;
+};
+
+API int nvmlDeviceGetBAR1MemoryInfo(nvml_device device, struct bar1 *out) {
+    int code = nvml_check(device);
+    if (code || device->unified) return code ? code : FG_NOT_SUPPORTED;
+    *out = (struct bar1){(unsigned long long)BAR1_MIB << 20, (unsigned long long)BAR1_MIB << 20, 0};
+    return FG_OK;
+}
+
 /* A call that this card does not support, like the consumer card it could be. */
 #define UNSUPPORTED(name)                              \
     API int name(nvml_device device) {                 \
@@ -136,7 +149,6 @@ UNSUPPORTED(nvmlDeviceGetClockInfo)
 UNSUPPORTED(nvmlDeviceGetMaxClockInfo)
 UNSUPPORTED(nvmlDeviceGetEncoderUtilization)
 UNSUPPORTED(nvmlDeviceGetDecoderUtilization)
-UNSUPPORTED(nvmlDeviceGetBAR1MemoryInfo)
 UNSUPPORTED(nvmlDeviceGetTotalEccErrors)
 UNSUPPORTED(nvmlDeviceGetDriverModel)
 UNSUPPORTED(nvmlDeviceGetDriverModel_v2)

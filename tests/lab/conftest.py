@@ -19,6 +19,12 @@ OPTIONS = (
     "KexAlgorithms=curve25519-sha256",  # a third of the time of the default
 )
 
+ODD_CARDS = [
+    CardSpec(name="NVIDIA H200", memory_mib=143771, reserved_mib=614, mig=("3g.71gb", "1g.18gb")),
+    CardSpec(name="NVIDIA GB10", memory_mib=122572, kind="unified", bus_id="0000000F:01:00.0"),
+    CardSpec(name="NVIDIA GeForce RTX 4080 SUPER", memory_mib=16376, reserved_mib=434, kind="desktop"),
+]
+
 
 class Ssh(Protocol):
     def __call__(
@@ -56,6 +62,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
             HostSpec(name="gpu1", cards=[L40S] * 2, disk_mib=64),
             HostSpec(name="bare", driver=False),
             HostSpec(name="swapped", cards=[CardSpec(minor=5), CardSpec(minor=2)]),
+            HostSpec(name="odd", cards=ODD_CARDS),
         ],
         nodes=[
             NodeSpec(name="pve", cards=[CardSpec(memory_mib=97887)] * 4, containers=containers),
