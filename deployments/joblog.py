@@ -3,21 +3,46 @@
 from __future__ import annotations
 
 import codecs
+from typing import Any
 
 from django.db import transaction
 from django.db.models import Max
+from django.utils.crypto import constant_time_compare, salted_hmac
 
 from controlpanel.live import hints
 from controlpanel.masking import StreamMasker, mask_text
 from deployments.models import Job, Launch, LogChunk
 from deployments.models.job import Claim
+from deployments.remote.script import Said
 
 CHUNK_BYTES = 32 * 1024
 """Of one row: small enough for one live frame."""
+OVERLAP = 1024
+"""Bytes already read that the host sends again before new ones: by them a file that was cut and has grown is known."""
+KEPT_BYTES = 1024 * 1024
+LOG_FIELDS = ("log_file", "log_begins_at", "log_mark")
+
+UNKNOWN = "What came before is kept here; what was written in between may be missing."
+SAID = {
+    "moved": "The server's log was renamed or deleted on the host; the file that the server has open is followed.",
+    "nolog": "The server's log was moved away or deleted on the host and cannot be followed: what it writes is missing "
+    "here.",
+}
+BEGUN_ANEW = {
+    "truncated": f"The server's log was cut short on the host. {UNKNOWN}",
+    "replaced": f"The server's log was cut or replaced on the host. {UNKNOWN}",
+    "lost": "The server's log was moved away on the host, and the file that the server writes into cannot be followed: "
+    "what it writes is missing here. The new file with the log's name is followed.",
+    "renewed": "The server has begun a new log on the host; what came before is kept here.",
+}
 
 
 class LeaseLost(Exception):
     """The job is not ours any more: another worker has it, or it has ended. Stop at once, write nothing."""
+
+
+class LogReplaced(Exception):
+    """The host's file is not the one that was read so far. This was said; follow again from the file's beginning."""
 
 
 class JobLog:
@@ -30,24 +55,30 @@ class JobLog:
 
     def say(self, text: str, *, step: str) -> None:
         """One line of the panel's own, for the reader of the job."""
-        self.store(self._line(text, step))
+        self.store(self.line(text, step=step))
 
-    def _line(self, text: str, step: str) -> LogChunk:
+    def line(self, text: str, *, step: str) -> LogChunk:
+        """What ``say`` stores, to be stored together with something else."""
         return LogChunk(source=LogChunk.Source.PANEL, step=step, text=mask_text(text.rstrip("\n")) + "\n")
 
-    def store(self, *chunks: LogChunk) -> None:
-        """Number chunks and store all of them or none. Raises LeaseLost."""
+    def store(self, *chunks: LogChunk, launch: Launch | None = None) -> None:
+        """Number chunks and store all of them or none, and with them how ``launch``'s log is read on.
+
+        Raises LeaseLost.
+        """
         with transaction.atomic():
             if not Job.held(self._claim).update(owner=self._claim.owner):
                 raise LeaseLost
             for seq, chunk in enumerate(chunks, self._next):
                 chunk.job_id, chunk.seq = self.job_id, seq
                 chunk.save(force_insert=True)
+            if launch is not None:
+                launch.save(update_fields=LOG_FIELDS)
         self._stored(len(chunks))
 
     def say_held(self, text: str, *, step: str) -> None:
         """As ``say``, inside a transaction that has made sure that the job is ours."""
-        chunk = self._line(text, step)
+        chunk = self.line(text, step=step)
         chunk.job_id, chunk.seq = self.job_id, self._next
         chunk.save(force_insert=True)
         self._stored(1)
@@ -56,12 +87,9 @@ class JobLog:
         self._next += count
         hints.hint(f"joblog:{self.job_id}")
 
-    def server(self, launch: Launch, *, step: str, begins_at: int = 0) -> ServerLog:
-        """Where the bytes of this launch's own log go; it goes on where an earlier worker stopped.
-
-        ``begins_at``: where the first byte of the host's file stands in what is stored, after it was cut short.
-        """
-        return ServerLog(self, launch, step, begins_at=begins_at)
+    def server(self, launch: Launch, *, step: str) -> ServerLog:
+        """Where the bytes of this launch's own log go; it goes on where an earlier worker stopped."""
+        return ServerLog(self, launch, step)
 
 
 class ServerLog:
@@ -69,9 +97,12 @@ class ServerLog:
 
     Whole lines are stored; the bytes behind the last line end, and those that may be the beginning of a secret,
     wait and are not counted, so that a worker that takes over asks for them again.
+
+    Which file it is, and a mark of its last bytes that were stored, are kept with the launch: a file that was cut or
+    replaced meanwhile is read from its beginning, and never taken for what follows.
     """
 
-    def __init__(self, log: JobLog, launch: Launch, step: str, *, begins_at: int = 0) -> None:
+    def __init__(self, log: JobLog, launch: Launch, step: str) -> None:
         self._log = log
         self._launch = launch
         self._step = step
@@ -80,44 +111,98 @@ class ServerLog:
         self._masker = StreamMasker()
         self._pending = b""
         self._waiting = 0  # bytes that the masker or the decoder holds back
-        self._shift = begins_at
+        self._recent = b""  # raw bytes up to the last that arrived
         stored = LogChunk.objects.filter(job_id=log.job_id, launch=launch).order_by("-offset", "-seq").first()
         self.offset = stored.offset + stored.length if stored else 0
         """The first byte of the host's file that is not stored."""
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """What the script that follows is to send, as its values."""
+        return {"offset": self.wanted - self._shift, "file": self._launch.log_file, "overlap": OVERLAP}
+
+    @property
+    def _shift(self) -> int:
+        """Where the first byte of the host's file stands in what is stored, after it was cut short."""
+        return self._launch.log_begins_at
+
+    def take(self, said: Said) -> str:
+        """One line of the script that follows; what is not about the log is left alone.
+
+        Returns the text that was stored. Raises LogReplaced.
+        """
+        if said.word == "log":
+            offset, _, *file = said.rest
+            return self.feed(int(offset), said.payload, *file)
+        if said.word in BEGUN_ANEW:
+            return self.begun_anew(said.word)
+        if said.word in SAID:
+            self._log.say(SAID[said.word], step=self._step)
+        return ""
 
     @property
     def wanted(self) -> int:
         """The first byte of the host's file that has not arrived."""
         return self.offset + self._waiting + len(self._pending)
 
-    def feed(self, offset: int, data: bytes) -> str:
+    def feed(self, offset: int, data: bytes, file: str = "") -> str:
         """Take bytes that begin at ``offset`` and return the text that was stored of them.
 
-        A repeat is cut off; a gap is declared as dropped.
+        A repeat is cut off; a gap is declared as dropped. Raises LogReplaced for a repeat of other bytes.
         """
         offset += self._shift
+        if not self._is_same_log(offset, data, file):
+            self.begun_anew("replaced", file=file)
+            raise LogReplaced
         if offset < self.wanted:
             data = data[self.wanted - offset :]
         elif offset > self.wanted:
             self.flush()
             gap = offset - self.offset
+            self._recent = b""
             self._keep(f"[{gap} bytes of the log were lost on the host]\n", length=gap, dropped=gap)
+        self._launch.log_file = file
         self._pending += data
+        self._recent += data
         text = ""
         while cut := self._whole_lines():
             text += self._store(cut)
+        self._recent = self._recent[-min(OVERLAP + self._not_stored, KEPT_BYTES) :]
         return text
 
-    def begun_anew(self) -> int:
-        """The host's file was cut short: its first byte is now what follows here. Returns where that is."""
-        self.flush()
-        self._shift = self.offset
-        return self._shift
+    def _is_same_log(self, offset: int, data: bytes, file: str) -> bool:
+        """Do bytes that begin at ``offset`` go on with the log as it was read so far?"""
+        if file != (self._launch.log_file or file):
+            return False
+        if not self._recent and self._launch.log_mark:  # as another worker left it, which had the bytes
+            begin = self.offset - self._marked_bytes(self.offset)
+            if offset > begin or offset + len(data) < self.offset:
+                return True  # it does not show them
+            again = data[begin - offset : self.offset - offset]
+            if not constant_time_compare(_mark(again), self._launch.log_mark):
+                return False
+            self._recent = again
+            return True
+        begin = self.wanted - len(self._recent)
+        first, last = max(offset, begin), min(offset + len(data), self.wanted)
+        return first >= last or data[first - offset : last - offset] == self._recent[first - begin : last - begin]
+
+    def begun_anew(self, why: str, *, file: str = "") -> str:
+        """The host's file is another now, or cut short: its first byte is what follows here, and ``why`` is said."""
+        text = self.flush()
+        self._recent = b""
+        self._launch.log_file, self._launch.log_begins_at, self._launch.log_mark = file, self.offset, ""
+        self._log.store(self._log.line(BEGUN_ANEW[why], step=self._step), launch=self._launch)
+        return text
 
     @property
-    def wanted_in_file(self) -> int:
-        """As ``wanted``, counted from the beginning of the host's file as it is now."""
-        return self.wanted - self._shift
+    def _not_stored(self) -> int:
+        """Bytes that have arrived and are not stored."""
+        return self._waiting + len(self._pending)
+
+    def _marked_bytes(self, offset: int) -> int:
+        """How many bytes before ``offset`` the host shows again: all when there are few."""
+        return min(OVERLAP, offset - self._shift)
 
     def _whole_lines(self) -> int:
         """Bytes up to the last line end within one chunk; a line longer than a chunk is cut."""
@@ -148,8 +233,11 @@ class ServerLog:
         text = text.encode(errors="surrogateescape").decode(errors="replace").replace("\0", "\ufffd")
         # What the masker held back may come at once. The last part stands for the bytes of all.
         *parts, last = _parts(text)
-        chunks = [self._chunk(part) for part in parts]
-        self._log.store(*chunks, self._chunk(last, length=length, dropped=dropped))
+        chunks = [*(self._chunk(part) for part in parts), self._chunk(last, length=length, dropped=dropped)]
+        marked = self._marked_bytes(self.offset + length)
+        end = len(self._recent) - self._not_stored
+        self._launch.log_mark = _mark(self._recent[end - marked : end]) if 0 < marked <= end else ""
+        self._log.store(*chunks, launch=self._launch)
         self.offset += length
         return text
 
@@ -163,6 +251,11 @@ class ServerLog:
             dropped=dropped,
             text=text,
         )
+
+
+def _mark(data: bytes) -> str:
+    """Known only to this panel: the bytes may be a secret's."""
+    return salted_hmac("joblog", data, algorithm="sha256").hexdigest()
 
 
 def _parts(text: str) -> list[str]:

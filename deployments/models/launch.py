@@ -34,6 +34,13 @@ class Launch(models.Model):
     timings = models.JSONField(default=dict, help_text="Seconds by phase.")
     completion = models.TextField(blank=True, help_text="The text of the first real completion.")
 
+    log_file = models.CharField(max_length=48, blank=True, help_text="Device and inode of the log on the host.")
+    log_begins_at = models.PositiveBigIntegerField(
+        default=0,
+        help_text="Where that file's first byte stands in what is stored; more than 0 when it is not the first.",
+    )
+    log_mark = models.CharField(max_length=64, blank=True, help_text="Of the raw bytes before the first not stored.")
+
     intended_at = models.DateTimeField(auto_now_add=True)
     started_at = models.DateTimeField(null=True)
     ready_at = models.DateTimeField(null=True)

@@ -1,26 +1,91 @@
 # Follow one launch: its log from OFFSET, whether it lives, who listens on PORT, the memory of CARDS.
 # Ends when the server ended, when nobody reads any more (SIGPIPE), or after SECONDS_MAX.
+# FILE: device:inode of the log that was read up to OFFSET; empty when nothing was. OVERLAP: bytes before OFFSET that are
+# sent again with each frame, for whoever reads them to know by them a log that was cut and has grown past OFFSET since.
 same_boot
 DIR=$BASE/launches/$LAUNCH
 HEX=$(printf '%04X' "$PORT")
 CHUNK=65536
 LISTENS=''
+HELD=''  # the log is open as 4
+TOLD=''  # that it was moved
+AGAIN=$OFFSET  # what was read so far is shown again at first, also when nothing is new
 
-send_log() {
-    SIZE=$(stat -c %s "$DIR/log" 2> /dev/null) || { say nolog; return; }
+look_at_log() {
+    LOOK=$(stat -L -c '%d:%i %s' /proc/self/fd/4 2> /dev/null) || return 1
+    ID=${LOOK% *} SIZE=${LOOK#* }
+}
+
+# Open $1 as 4 and keep it open: renamed or deleted, it is still the one that the server writes into.
+hold() {
+    [ -f "$1" ] && [ -r "$1" ] && { command exec 4< "$1"; } 2> /dev/null && look_at_log
+}
+
+# Does the server write into $1? No also when its files are closed to us.
+writes_into() {
+    [ "$1" -ef "/proc/$PID/fd/1" ] || [ "$1" -ef "/proc/$PID/fd/2" ]
+}
+
+# Is $1 a link to this launch's log, whatever it is called now? A server may also have sent its output elsewhere.
+is_log() {
+    case $(readlink "$1" 2> /dev/null) in */launches/"$LAUNCH"/log*) return 0 ;; esac
+    return 1
+}
+
+open_log() {
+    if hold "$DIR/log"; then
+        [ "$ID" != "$FILE" ] || { HELD=1; return 0; }
+        if [ -z "$FILE" ] && { writes_into "$DIR/log" || ! is_log "/proc/$PID/fd/1"; }; then
+            HELD=1 FILE=$ID
+            return 0
+        fi
+    elif [ -n "$TOLD" ]; then
+        return 1
+    fi
+    # It was moved: the server has it open, and when that has ended a name may be left.
+    for AT in "/proc/$PID/fd/1" "/proc/$PID/fd/2" "$DIR"/log?*; do
+        hold "$AT" || continue
+        if [ "$ID" = "$FILE" ] || { [ -z "$FILE" ] && is_log "$AT"; }; then
+            HELD=1 FILE=$ID TOLD=1
+            say moved
+            return 0
+        fi
+    done
+    hold "$DIR/log" || { TOLD=1; say nolog; return 1; }
+    if [ "$ALIVE" = 0 ] || writes_into "$DIR/log"; then say replaced; else say lost; fi
+    HELD=1 FILE=$ID OFFSET=0
+}
+
+send_bytes() {
     if [ "$SIZE" -lt "$OFFSET" ]; then
         say truncated "$OFFSET" "$SIZE"
         OFFSET=0
     fi
-    while [ "$SIZE" -gt "$OFFSET" ]; do
-        N=$((SIZE - OFFSET))
-        [ "$N" -le "$CHUNK" ] || N=$CHUNK
-        say log "$OFFSET" "$N"
+    while [ "$SIZE" -gt "$OFFSET" ] || { [ "$AGAIN" != 0 ] && [ "$OFFSET" -gt 0 ]; }; do
+        AGAIN=0
+        FROM=$((OFFSET - OVERLAP))
+        [ "$FROM" -ge 0 ] || FROM=0
+        [ $((SIZE - OFFSET)) -le "$CHUNK" ] && OFFSET=$SIZE || OFFSET=$((OFFSET + CHUNK))
+        N=$((OFFSET - FROM))
+        say log "$FROM" "$N" "$FILE"
         # Exactly N bytes, also if the file was cut short since: what is missing comes as NULs.
-        { tail -c "+$((OFFSET + 1))" "$DIR/log"; head -c "$N" /dev/zero; } 2> /dev/null | head -c "$N"
+        { tail -c "+$((FROM + 1))" /proc/self/fd/4; head -c "$N" /dev/zero; } 2> /dev/null | head -c "$N"
         printf '\n'
-        OFFSET=$((OFFSET + N))
     done
+}
+
+send_log() {
+    if [ -n "$HELD" ]; then look_at_log; else open_log; fi || return 0
+    send_bytes
+    [ "$DIR/log" -ef /proc/self/fd/4 ] && return 0
+    [ -n "$TOLD" ] || { TOLD=1; say moved; }
+    writes_into "$DIR/log" || return 0
+    # The server itself has begun another one. What it wrote into the first before that has come now.
+    look_at_log && send_bytes
+    hold "$DIR/log" || { HELD=''; return 0; }
+    FILE=$ID OFFSET=0 TOLD=''
+    say renewed
+    send_bytes
 }
 
 # Is $1 the launch's process or below it?

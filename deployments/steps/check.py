@@ -18,7 +18,7 @@ from deployments.decisions.verify import CardSeen, limit_for
 from deployments.engines.base import HttpRequest, is_degenerate
 from deployments.engines.diagnosis import Diagnosis, diagnose
 from deployments.flags import in_effect
-from deployments.joblog import ServerLog, text_of
+from deployments.joblog import LogReplaced, ServerLog, text_of
 from deployments.lifecycle import CheckStatus, LaunchState, ServiceState
 from deployments.models import Check, Deployment, Launch, LogChunk
 from deployments.plan.cards import cards_seen
@@ -45,7 +45,7 @@ class NotReadyInTime(Exception):
 def check(ctx: StepContext) -> None:
     """Follow the launch until it is ready, then ask it for a real completion and for its configuration."""
     row = Launch.objects.filter(job=ctx.job).order_by("-intended_at")[0]
-    log = ctx.log.server(row, step=ctx.step.name, begins_at=ctx.step.data.get("log_begins_at", 0))
+    log = ctx.log.server(row, step=ctx.step.name)
     readiness = Readiness(_patterns(ctx))
     if log.offset:
         readiness.read(text_of(row))
@@ -72,16 +72,14 @@ def _patterns(ctx: StepContext) -> list[re.Pattern[str]]:
 
 def _follow(ctx: StepContext, row: Launch, log: ServerLog, readiness: Readiness, transport: Transport) -> None:
     """Store the log and the memory curve as they come, until the server may be ready."""
-    lines = _script(ctx, row, log, transport)
-    try:
-        for said in lines:
-            _take(ctx, log, readiness, said)
-            if readiness.may_be_ready:
-                _show(ctx, readiness)
-                return
-    finally:
-        lines.close()
-    raise NotReadyInTime
+    while True:
+        with contextlib.suppress(LogReplaced), contextlib.closing(_script(ctx, row, log, transport)) as lines:
+            for said in lines:
+                _take(ctx, log, readiness, said)
+                if readiness.may_be_ready:
+                    _show(ctx, readiness)
+                    return
+            raise NotReadyInTime
 
 
 def _script(ctx: StepContext, row: Launch, log: ServerLog, transport: Transport) -> Generator[Said, None, None]:
@@ -95,7 +93,7 @@ def _script(ctx: StepContext, row: Launch, log: ServerLog, transport: Transport)
         pid=row.pid,
         start_was=row.start_time,
         port=row.revision.port if row.revision else ctx.deployment.port,
-        offset=log.wanted_in_file,
+        **log.asked,
         cards=ctx.placement.gpu_uuids,
         seconds_max=max(1, int((until - timezone.now()).total_seconds())),
     )
@@ -118,12 +116,8 @@ def _deadline(ctx: StepContext) -> datetime:
 
 
 def _take(ctx: StepContext, log: ServerLog, readiness: Readiness, said: Said) -> None:
+    readiness.read(log.take(said))
     match said.word:
-        case "log":
-            readiness.read(log.feed(int(said.rest[0]), said.payload))
-        case "truncated":
-            ctx.remember(log_begins_at=log.begun_anew())
-            ctx.say("The server's log was cut short on the host; what came before is kept here.")
         case "listen":
             before = readiness.listener
             readiness.listener = Listener(said.rest[0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from hashlib import sha256
 from itertools import pairwise
 
 import pytest
@@ -14,7 +15,7 @@ from hypothesis.extra.django import TestCase
 from controlpanel.live.consumer import LARGEST_FRAME
 from controlpanel.live.protocol import encode
 from controlpanel.masking import mask_text
-from deployments.joblog import CHUNK_BYTES, JobLog, LeaseLost, ServerLog, text_of
+from deployments.joblog import CHUNK_BYTES, OVERLAP, JobLog, LeaseLost, LogReplaced, ServerLog, text_of
 from deployments.lifecycle import JobState
 from deployments.models import Job, Launch, LogChunk
 from deployments.models.job import Claim
@@ -114,10 +115,57 @@ def test_a_file_that_was_cut_short_goes_on_behind_what_is_kept() -> None:
     claim, launch = claimed()
     log = server(claim, launch)
     log.feed(0, b"one\ntwo\nha")
-    log.begun_anew()
+    log.begun_anew("truncated")
     assert log.feed(0, b"three\n") == "three\n"
     assert text_of(launch) == "one\ntwo\nhathree\n"
     assert sizes(launch) == (16, 0)
+
+
+@pytest.mark.parametrize("size", [40, OVERLAP, 5 * OVERLAP])
+@pytest.mark.parametrize("dies", [False, True])
+def test_a_file_that_was_cut_and_grew_past_is_known_by_what_stood_before(size: int, dies: bool) -> None:
+    claim, launch = claimed()
+    log = server(claim, launch)
+    log.feed(0, b"old line\n" * size + b"ha", "1:2")
+    if dies:
+        launch.refresh_from_db()
+        log = server(claim, launch)
+    begin = max(0, log.asked["offset"] - OVERLAP)
+    with pytest.raises(LogReplaced):
+        log.feed(begin, (b"new text\n" * 2 * size)[begin:], "1:2")
+    assert log.asked == {"offset": 0, "file": "1:2", "overlap": OVERLAP}
+    log.feed(0, b"new text\n" * 2 * size, "1:2")
+    assert text_of(launch) == "old line\n" * size + ("" if dies else "ha") + "new text\n" * 2 * size
+    assert "may be missing" in LogChunk.objects.get(source="panel").text
+
+
+@pytest.mark.parametrize("size", [1, 40, OVERLAP])
+def test_the_same_file_goes_on_for_the_next_worker(size: int) -> None:
+    claim, launch = claimed()
+    data = b"0123456\n" * size * 3
+    for end in range(5, len(data), 5 * size):
+        log = server(claim, Launch.objects.get())
+        begin = max(0, log.asked["offset"] - OVERLAP)
+        log.feed(begin, data[begin:end], "1:2")
+        assert Launch.objects.get().log_mark or log.offset == 0
+    log.feed(log.wanted, data[log.wanted :], "1:2")
+    assert text_of(launch) == data.decode() and not LogChunk.objects.filter(source="panel").exists()
+
+
+def test_another_file_is_not_what_follows() -> None:
+    claim, launch = claimed()
+    log = server(claim, launch)
+    log.feed(0, b"one\n", "1:2")
+    with pytest.raises(LogReplaced):
+        log.feed(0, b"one\ntwo\n", "1:3")
+    assert log.asked["offset"] == 0 and log.asked["file"] == "1:3"
+
+
+def test_what_tells_a_file_again_tells_no_secret() -> None:
+    """The mark cannot be tried out by who can read the database only."""
+    claim, launch = claimed()
+    server(claim, launch).feed(0, b"token=hunter2\n")
+    assert launch.log_mark and launch.log_mark != sha256(b"token=hunter2\n").hexdigest()
 
 
 def test_a_line_without_end_is_cut_into_chunks() -> None:

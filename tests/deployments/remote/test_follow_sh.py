@@ -1,4 +1,7 @@
-"""The follow script for real: every byte of the log once and in order, the end, and whose port it is."""
+"""The follow script for real: every byte of the log once and in order, the end, and whose port it is.
+
+Also under a log that is cut or renamed; that is read with the panel's own reader.
+"""
 
 import os
 import select
@@ -12,8 +15,13 @@ from uuid import uuid4
 
 import pytest
 
+from deployments.joblog import JobLog, LogReplaced, text_of
+from deployments.lifecycle import JobState
+from deployments.models import Job, LogChunk
+from deployments.models import Launch as Row
 from deployments.remote.script import Said
 from tests.deployments.remote.shell import BOOT_ID, Host, lives, record, said_of, wait_for, words
+from tests.factories import make_deployment, make_job, make_launch
 
 pytestmark = pytest.mark.process
 
@@ -46,12 +54,15 @@ class Launch:
                 "start_was": self.record["start"],
                 "port": self.port,
                 "offset": offset,
+                "file": "",
+                "overlap": 0,
                 "cards": cards,
                 "seconds_max": seconds,
                 **values,
             },
         )
         process = self.host.start(script)
+        self.follower = process.pid
         assert process.stdin is not None and process.stdout is not None
         reader = script.reader()
         try:
@@ -229,3 +240,234 @@ def test_it_ends_when_the_panel_hangs_up(host: Host) -> None:
     lines.close()  # type: ignore[attr-defined]
     assert time.monotonic() - began < 5
     assert lives(launch.pid), "the server is left alone"
+
+
+# --- Logs that are cut and moved under us, read by the panel's own reader
+
+
+OBEYS = """
+LOG=$(readlink /proc/$$/fd/1)
+while read -r WORD; do
+    case $WORD in
+        reopen) mv "$LOG" "$LOG.1"; exec >> "$LOG" 2>&1 ;;
+        hide) exec 5>&1 > /dev/null 2>&1; FD=5 ;;
+        *) seq -f "$WORD %g" 3000 >&${FD:-1} ;;
+    esac
+done < orders
+"""
+
+
+def text(*words: str) -> str:
+    return "".join(f"{word} {number}\n" for word in words for number in range(1, 3001))
+
+
+class Panel:
+    """A job that follows a server which writes 3000 lines for each word that it is given."""
+
+    def __init__(self, host: Host) -> None:
+        os.mkfifo(host.home / "orders")
+        self.launch = Launch(host, str(host.program("server", f"cd {host.home}\n{OBEYS}")))
+        self.log = self.launch.directory / "log"
+        self.orders = (host.home / "orders").open("w")
+        deployment = make_deployment()
+        claim = Job.claim(make_job(deployment, state=JobState.QUEUED).pk, owner="me")
+        assert claim is not None
+        self._claim = claim
+        self._row = make_launch(deployment)
+
+    def order(self, *words: str) -> None:
+        for word in words:
+            print(word, file=self.orders, flush=True)
+
+    def written(self, *words: str, to: Path | None = None) -> None:
+        """The server writes ``words``, and all of it is in the file."""
+        before = (to or self.log).stat().st_size
+        self.order(*words)
+        wait_for(lambda: (to or self.log).stat().st_size == before + len(text(*words)), what="it is written")
+
+    def worker(self) -> Iterator[Said]:
+        """A worker that begins now, as ``steps.check`` follows; it dies when this is closed."""
+        log = JobLog(self._claim).server(Row.objects.get(pk=self._row.pk), step="check")
+        while True:
+            try:
+                for said in self.launch.lines(**log.asked):
+                    log.take(said)
+                    yield said
+                return
+            except LogReplaced:
+                continue
+
+    def reads(self, worker: Iterator[Said], *words: str) -> None:
+        """It goes on until ``words`` are all that is stored of the log."""
+        while self.text != text(*words):
+            assert next(worker).word != "deadline", self.text[-200:]
+
+    def ends(self, worker: Iterator[Said]) -> None:
+        """The server ends, and the worker reads to the end."""
+        self.orders.close()
+        assert [said.word for said in worker][-2:] == ["exited", "end"]
+
+    @property
+    def said(self) -> str:
+        return "".join(LogChunk.objects.filter(source="panel").values_list("text", flat=True))
+
+    @property
+    def text(self) -> str:
+        return text_of(self._row)
+
+
+@pytest.fixture
+def panel(host: Host, db: None) -> Iterator[Panel]:
+    panel = Panel(host)
+    yield panel
+    panel.orders.close()
+
+
+def die(worker: Iterator[Said]) -> None:
+    worker.close()  # type: ignore[attr-defined]
+
+
+def test_a_log_is_read_by_turns_without_a_word(panel: Panel) -> None:
+    panel.written("one")
+    worker = panel.worker()
+    panel.reads(worker, "one")
+    die(worker)
+    panel.written("two")
+    worker = panel.worker()
+    panel.reads(worker, "one", "two")
+    panel.order("three")
+    panel.ends(worker)
+    assert panel.text == text("one", "two", "three") and panel.said == ""
+
+
+@pytest.mark.parametrize("more", [[], ["six", "ten"]])
+def test_cut_between_two_workers_and_grown_past(panel: Panel, more: list[str]) -> None:
+    """As logrotate's copytruncate does it; also when it has grown to the very size that it had."""
+    worker = panel.worker()
+    panel.order("one")
+    panel.reads(worker, "one")
+    die(worker)
+    os.truncate(panel.log, 0)
+    panel.written("two", *more)
+    worker = panel.worker()
+    panel.reads(worker, "one", "two", *more)
+    panel.order("end")
+    panel.ends(worker)
+    assert panel.text == text("one", "two", *more, "end")
+    assert "may be missing" in panel.said
+
+
+def test_cut_while_it_is_followed_and_grown_past(panel: Panel) -> None:
+    worker = panel.worker()
+    panel.order("one")
+    panel.reads(worker, "one")
+    os.kill(panel.launch.follower, signal.SIGSTOP)
+    os.truncate(panel.log, 0)
+    panel.written("two", "three")
+    os.kill(panel.launch.follower, signal.SIGCONT)
+    panel.reads(worker, "one", "two", "three")
+    panel.order("end")
+    panel.ends(worker)
+    assert panel.text == text("one", "two", "three", "end")
+    assert "may be missing" in panel.said
+
+
+def rotate(panel: Panel) -> Path:
+    """As logrotate does it without copytruncate: the server goes on in the file that it has open."""
+    panel.log.rename(panel.log.with_name("log.1"))
+    panel.log.touch()
+    return panel.log.with_name("log.1")
+
+
+def test_renamed_while_it_is_followed(panel: Panel) -> None:
+    worker = panel.worker()
+    panel.order("one")
+    panel.reads(worker, "one")
+    moved = rotate(panel)
+    panel.written("two", to=moved)
+    panel.reads(worker, "one", "two")
+    moved.unlink()
+    panel.order("three")
+    panel.ends(worker)
+    assert panel.text == text("one", "two", "three")
+    assert panel.said.count("was renamed or deleted") == 1 and "missing" not in panel.said
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+@pytest.mark.parametrize("ended", [False, True])
+def test_renamed_between_two_workers(panel: Panel, deleted: bool, ended: bool) -> None:
+    worker = panel.worker()
+    panel.order("one")
+    panel.reads(worker, "one")
+    die(worker)
+    moved = rotate(panel)
+    panel.written("two", to=moved)
+    if deleted:
+        moved.unlink()
+    if ended:
+        panel.orders.close()
+        wait_for((panel.launch.directory / "exit").exists, what="it ended")
+    worker = panel.worker()
+    if deleted and ended:
+        panel.ends(worker)
+        assert panel.text == text("one") and "may be missing" in panel.said
+    else:
+        panel.reads(worker, "one", "two")
+        panel.ends(worker)
+        assert "was renamed or deleted" in panel.said and "missing" not in panel.said
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+def test_renamed_before_the_first_worker(panel: Panel, deleted: bool) -> None:
+    moved = rotate(panel)
+    panel.written("one", to=moved)
+    if deleted:
+        moved.unlink()
+        panel.log.unlink()
+    worker = panel.worker()
+    panel.reads(worker, "one")
+    panel.order("two")
+    panel.ends(worker)
+    assert panel.text == text("one", "two") and "was renamed or deleted" in panel.said
+
+
+@pytest.mark.parametrize("anew", [False, True])
+def test_a_log_that_cannot_be_followed_is_said_to_be_so(panel: Panel, anew: bool) -> None:
+    """Nothing that can be read says where the server writes."""
+    worker = panel.worker()
+    panel.order("one")
+    panel.reads(worker, "one")
+    die(worker)
+    panel.order("hide")
+    wait_for(lambda: str(Path(f"/proc/{panel.launch.pid}/fd/1").readlink()) == "/dev/null", what="it hides")
+    panel.log.rename(panel.launch.host.home / "elsewhere")
+    if anew:
+        panel.log.touch()
+    worker = panel.worker()
+    while "cannot be followed" not in panel.said:
+        assert next(worker).word != "deadline"
+    panel.order("two")
+    panel.ends(worker)
+    assert panel.text == text("one") and panel.said.count("is missing") == 1
+
+
+@pytest.mark.parametrize("between", [False, True])
+def test_a_server_that_begins_a_new_log_itself(panel: Panel, between: bool) -> None:
+    worker = panel.worker()
+    panel.order("one")
+    panel.reads(worker, "one")
+    if between:
+        die(worker)
+    panel.order("two", "reopen", "three")
+    panel.reads(panel.worker() if between else worker, "one", "two", "three")
+    assert "has begun a new log" in panel.said and "missing" not in panel.said
+
+
+def test_a_server_that_writes_elsewhere_from_the_start(host: Host) -> None:
+    """That may be an old file of another's, with another's ready line."""
+    other = host.home / "other.log"
+    other.write_text("ready\n")
+    launch = Launch(host, "sh", "-c", f"echo one; exec sleep 1 >> {other} 2>&1")
+    wait_for(lambda: str(Path(f"/proc/{launch.pid}/fd/1").readlink()) == str(other), what="it writes there")
+    said = list(launch.lines())
+    assert log_of(said) == b"one\n" and not {"moved", "lost"} & set(words(said))
