@@ -90,7 +90,7 @@ tell_memory() {
         [ -z "$READING" ] || return 0
     fi
     READING=$BASE/memory.$$
-    read_memory < /dev/null > "$READING.new" 2> /dev/null 3<&- 9>&- &
+    read_memory < /dev/null > "$READING.new" 2> /dev/null 3<&- 4<&- 9>&- &
 }
 
 # The reading that was begun, as soon as it is there.

@@ -26,8 +26,14 @@ from deployments.plan.collect import PROBE_SECONDS, cards_of
 from deployments.remote import run as remote
 from deployments.remote.script import Said
 from deployments.steps.base import StepContext, StepFailed
-from hosts.probe.probe import MEMORY, probe
+from hosts.models import Gpu
+from hosts.probe.facts import HostFacts
+from hosts.probe.frames import Unknown
+from hosts.probe.probe import probe
 from hosts.transport.base import Transport, TransportError
+
+IN_USE = ("memory", "apps", "procs")
+"""What is looked at of the cards once the server answers."""
 
 
 class ServerEnded(Exception):
@@ -53,7 +59,7 @@ def check(ctx: StepContext) -> None:
         with ctx.link() as transport:
             _follow(ctx, row, log, readiness, transport)
             text = _complete(ctx, transport)
-            idle = _cards_in_use(ctx, transport)
+            idle = _cards_in_use(ctx, row, transport)
             told = _effective(ctx, transport)
     except ServerEnded as ended:
         _fail_ended(ctx, row, ended.code)
@@ -191,14 +197,34 @@ def _fail_completion(ctx: StepContext, message: str) -> NoReturn:
     )
 
 
-def _cards_in_use(ctx: StepContext, transport: Transport) -> list[str]:
+def _stays_on_its_cards(ctx: StepContext, row: Launch, facts: HostFacts) -> None:
+    """A command can choose cards by itself: on any other than the deployment's it is where nobody has measured.
+
+    Only memory that the driver attributes to the server counts: to look at a card, an engine opens its file too.
+    """
+    if row.pid is None or isinstance(facts.processes, Unknown) or isinstance(facts.apps, Unknown):
+        return
+    ours = {process.pid for process in facts.processes.tree(row.pid)}
+    strays = {app.gpu_uuid for app in facts.apps.apps if app.pid in ours} - {*ctx.placement.gpu_uuids}
+    if not strays:
+        return
+    known = dict(Gpu.objects.filter(host=ctx.host, uuid__in=strays).values_list("uuid", "index"))
+    names = ", ".join(sorted(f"GPU {known[uuid]}" if uuid in known else uuid for uuid in strays))
+    ctx.check("strays", "Cards that are not this deployment's", CheckStatus.NOT_OK, value=names, limit="none")
+    raise StepFailed(
+        f"The server uses {names}, which {ctx.deployment} does not have.",
+        hint="Take the choice of cards out of the command, or tick those cards; then stop or restart it.",
+    )
+
+
+def _cards_in_use(ctx: StepContext, row: Launch, transport: Transport) -> list[str]:
     """The last point of the memory curve; returns the cards on which a server that answers holds nothing."""
     cards = cards_of(ctx)
     if not cards:
         return []
-    seen = cards_seen(
-        probe(transport, sections=MEMORY, timeout=PROBE_SECONDS, sudo=ctx.host.sudo, tick=ctx.tick), cards
-    )
+    facts = probe(transport, sections=IN_USE, timeout=PROBE_SECONDS, sudo=ctx.host.sudo, tick=ctx.tick)
+    seen = cards_seen(facts, cards)
+    _stays_on_its_cards(ctx, row, facts)
     ctx.readings({card.uuid: card.used_mib for card in seen})
     ctx.show([_card_in_use(ctx, card) for card in seen])
     return [card.label for card in seen if card.is_free]

@@ -236,3 +236,16 @@ def test_the_way_back_chooses_nothing(serving: Story) -> None:
     serving.deployment.refresh_from_db()
     assert serving.deployment.revision != chosen
     assert serving.deployment.state == ServiceState.SERVING
+
+
+def test_a_server_on_another_card_than_its_own_has_not_come_up_as_planned(idle: Story) -> None:
+    def stray() -> None:
+        idle.host.machine.cards["GPU-others"] = 40_000
+        idle.host.machine.procs[500].cards = (0, 1, 2)
+        idle.host.machine.procs[500].memory = 40_000
+
+    idle.host.after["follow"] = stray
+    idle.request(JobKind.START)
+    idle.approve()
+    assert idle.work_on().state == JobState.FAILED
+    assert "uses GPU-others, which" in idle.job.summary
