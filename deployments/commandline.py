@@ -23,8 +23,13 @@ VARIABLE = re.compile(r"\$[A-Za-z_{]")
 PREFIXES = ("nohup", "exec", "setsid")
 ACTIVATES = ("source", ".", "conda")
 ELSEWHERE = "Variables (X=1) belong into Environment, the directory of a cd into Working directory."
-SECRET_FLAGS = ("--api-key", "--admin-api-key", "--hf-token")
-SHORTEST_ABBREVIATION = len("--api-k")  # the engines take a flag that is cut short, too
+SECRET_FLAGS = {
+    "--api-keys": "--ap",
+    "--admin-api-key": "--ad",
+    "--hf-token": "--hf-t",
+    "--ssl-keyfile-password": "--ssl-keyfile-p",
+}
+"""With how far the engines let each be cut short."""
 
 
 @dataclass(frozen=True)
@@ -84,13 +89,19 @@ def check_no_secret(argv: list[str]) -> None:
     masked = mask_argv(argv)
     for position, word in enumerate(argv):
         flag, _, value = word.partition("=")
-        cut_short = len(flag) >= SHORTEST_ABBREVIATION and any(full.startswith(flag) for full in SECRET_FLAGS)
-        if (cut_short and (value or position + 1 < len(argv))) or masked[position] != word:
-            where = argv[position - 1] if masked[position] == MASK and position else flag
+        given = value or any(not following.startswith("-") for following in argv[position + 1 : position + 2])
+        if (given and _is_cut_short(flag)) or masked[position] != word:
+            where = argv[position - 1] if masked[position] == MASK and position else mask_text(flag)
             raise ValueError(
                 f"{where} would show the secret to every user of the host. Leave it out; "
                 "give the engine a key by its own configuration file on the host."
             )
+
+
+def _is_cut_short(flag: str) -> bool:
+    """Whether this is the beginning of a secret's flag."""
+    flag = flag.replace("_", "-")
+    return any(full.startswith(flag) and flag.startswith(least) for full, least in SECRET_FLAGS.items())
 
 
 def _words(text: str) -> list[str]:

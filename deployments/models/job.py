@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import Any
 
 from django.conf import settings
+from django.contrib.auth.models import User
 from django.db import models, transaction
 from django.db.models import F, Q
 from django.db.models.expressions import CombinedExpression
@@ -277,6 +278,7 @@ class Gate(models.Model):
     opened_at = models.DateTimeField(auto_now_add=True)
     expires_at = models.DateTimeField(null=True)
     answered_at = models.DateTimeField(null=True)
+    answered_by = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, related_name="+")
     answered_by_name = models.CharField(max_length=150, blank=True)
     answer = models.CharField(max_length=32, blank=True)
     comment = models.TextField(blank=True)
@@ -291,12 +293,13 @@ class Gate(models.Model):
     def __str__(self) -> str:
         return f"{self.title} (job {self.job_id})"
 
-    def close(self, *, answer: str, by: str = "", comment: str = "") -> bool:
+    def close(self, *, answer: str, by: User | None = None, comment: str = "") -> bool:
         """Answer it, unless somebody has or it has expired; an ``expired`` answer is for what has."""
         still_open = Gate.objects.filter(pk=self.pk, answered_at=None)
         if answer != "expired":
             still_open = still_open.exclude(expires_at__lt=Now())
-        return bool(still_open.update(answered_at=Now(), answered_by_name=by, answer=answer, comment=comment))
+        who = {"answered_by": by, "answered_by_name": by.get_username() if by is not None else ""}
+        return bool(still_open.update(answered_at=Now(), answer=answer, comment=comment, **who))
 
 
 class CardClaim(models.Model):

@@ -169,7 +169,7 @@ def answer_gate(gate: Gate, *, choice: str, comment: str, plan_hash: str, actor:
         # The job's row first, then the gate's: everywhere in this order, or two answers wait for each other.
         if not _move(job, choice, by=name):
             raise Refused("This question is not open any more.", hint="Look at the job: it does not wait now.")
-        if not gate.close(answer=choice, by=name, comment=comment):
+        if not gate.close(answer=choice, by=actor, comment=comment):
             raise Refused("This question is not open any more.", hint="Look at the job: somebody may have answered.")
         detail = {"gate": gate.pk, "plan": gate.plan_hash, "comment": comment}
         audit.record(f"answer {gate.kind}: {choice}", actor=actor, target=job, detail=detail, address=address)
@@ -228,7 +228,7 @@ def cancel_job(job: Job, *, actor: User, address: str) -> None:
         if not ended and not Job.ask_to_end(job.pk, by=name):
             raise Refused("The job has already ended.")
         for gate in job.gates.filter(answered_at=None):
-            gate.close(answer="cancelled", by=name)
+            gate.close(answer="cancelled", by=actor)
         audit.record("cancel", actor=actor, target=job, detail={"at_once": ended}, address=address)
         transaction.on_commit(lambda: tasks.ring(job.pk), robust=True)
     _tell(job)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from django.contrib.auth.models import User
 from django.utils import timezone
 
 from controlpanel.access import Action, may
@@ -22,7 +21,7 @@ def answer_stands(ctx: StepContext, gate: Gate) -> bool:
         ctx.say(f"The answer of {gate.answered_by_name} is too old to be used: it does not count.")
         return False
     action = next((choice["action"] for choice in gate.choices if choice["key"] == gate.answer), Action.APPROVE)
-    person = User.objects.filter(username=gate.answered_by_name).first()
+    person = gate.answered_by
     # Who may approve may also say no, as when the answer was given.
     if may(person, Action(action)) or (action == Action.ASK and may(person, Action.APPROVE)):
         return True

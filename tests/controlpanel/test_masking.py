@@ -2,6 +2,7 @@
 
 import itertools
 import string
+import time
 
 import pytest
 from hypothesis import given
@@ -31,6 +32,47 @@ HIDDEN = [
     (f"before\n{KEY_BLOCK}\nafter", "b3BlbnNzaC1rZXktdjEAAAAA"),
     ("-----BEGIN RSA PRIVATE KEY-----\nMIIcutshort", "MIIcutshort"),
     ('HF_TOKEN="a value whose quote is cut', "value whose"),
+    ("'api_key': ['topsecret'], 'port': 1", "topsecret"),
+    ("api_key=['first-one', 'topsecret'], port=1", "topsecret"),
+    ("api_key=['topsecret', 'last-one'], port=1", "topsecret"),
+    ("api_key=('topsecret',)", "topsecret"),
+    ("api_key=[['first-one'], ['topsecret']]", "topsecret"),
+    ("api_key=['a list that is cut, topsecret", "topsecret"),
+    ("api_key=b'topsecret'", "topsecret"),
+    ("api_key=SecretStr('topsecret')", "topsecret"),
+    ('"api_key": {"value": "topsecret"}', "topsecret"),
+    (r"{\"api_key\": \"topsecret\", \"port\": 1}", "topsecret"),
+    (r'password="a\"topsecret"', "topsecret"),
+    ("password='hun'topsecret", "topsecret"),
+    ("password=it'topsecret", "topsecret"),
+    ("password=hun;topsecret", "topsecret"),
+    ("password=hun,topsecret", "topsecret"),
+    ("api_key          = 'topsecret'", "topsecret"),
+    (":api_key => 'topsecret'", "topsecret"),
+    ("<password>topsecret</password>", "topsecret"),
+    ("os.environ['HF_TOKEN'] = 'topsecret'", "topsecret"),
+    ("2FA_SECRET=topsecret", "topsecret"),
+    ("api_key=12345678", "12345678"),
+    ("Authorization: Token topsecret", "topsecret"),
+    ("authorization: topsecret", "topsecret"),
+    ("curl -H 'authorization: Digest a=b, topsecret' x", "topsecret"),
+    ("-H 'Cookie: a=first-one; b=topsecret'", "topsecret"),
+    ("[(b'host', b'h'), (b'authorization', b'Bearer topsecret')]", "topsecret"),
+    ("('HF_TOKEN', 'topsecret')", "topsecret"),
+    ("['serve', '--api-key', 'topsecret', '--port', '1']", "topsecret"),
+    ("serve --api-key first-one topsecret --port 1", "topsecret"),
+    ("serve --api-key first-one 'topsecret' --port 1", "topsecret"),
+    ("https://topsecret@example.com/x", "topsecret"),
+    ("https://ana:p@topsecret@example.com/x", "topsecret"),
+    ("https://topsecret:x-oauth-basic@github.com", "topsecret"),
+    ("GET /v1?sig=topsecret&port=1", "topsecret"),
+    ("X-Amz-Signature=topsecret", "topsecret"),
+    ("\x1b[33mapi_key\x1b[0m=\x1b[36mtopsecret\x1b[0m", "topsecret"),
+    ("\x1b[1m'api_key'\x1b[0m: \x1b[1m[\x1b[0m\x1b[32m'topsecret'\x1b[0m\x1b[1m]\x1b[0m", "topsecret"),
+    ("hf_\x1b[1mAbCdEfGhIjKl", "AbCdEfGhIjKl"),
+    ("DB_PASS=topsecret MYSQL_PWD=x", "topsecret"),
+    ('{\n  "api_key": [\n    "first-one",\n    "topsecret"\n  ],\n  "port": 1\n}', "topsecret"),
+    ('"api_key": [\r\n    "cutshort topsecret"', "topsecret"),
 ]
 
 UNCHANGED = [
@@ -43,6 +85,14 @@ UNCHANGED = [
     "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFoo ana@laptop",
     "SECRET_KEY_FILE=/run/secrets/key",
     "a basic example, the bearer documents",
+    "ssh://git@host:22/x and ana@laptop, http://host:80/a@b",
+    "auth: none, sig=11, pass=12, tokens: 93, tokens=[1, 2], the key: turn it",
+    "api_keys=[], api_key='', token=[None], passwords={}, secret=(), password=None, credentials=...",
+    "ServerArgs(api_key=None,admin_api_key=None,port=1)",
+    "PWD=/srv/x OLDPWD=/ pwd=/srv/x",
+    '"eos_token": "</s>", "allow_credentials": true, "num_tokens": [\n  1,\n  2\n]',
+    "['key', 'token', 'password', 'name']",
+    "KeyError: 'x' and forward_pass=fused",
     "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.50 GiB",
     "",
 ]
@@ -82,6 +132,11 @@ def test_known_secrets_are_hidden_the_longer_one_first() -> None:
         (["serve", "--api-key=a b", "--port", "1"], ["serve", f"--api-key={MASK}", "--port", "1"]),
         (["env", "HF_TOKEN=abc", "python3"], ["env", f"HF_TOKEN={MASK}", "python3"]),
         (["--max-new-tokens", "12"], ["--max-new-tokens", "12"]),
+        (["--api-key", "a", "b", "--port", "1"], ["--api-key", MASK, MASK, "--port", "1"]),
+        (["--auth", "u:x", "--hf-token"], ["--auth", MASK, "--hf-token"]),
+        (["--graph-tokens", "4", "8"], ["--graph-tokens", "4", "8"]),
+        (['{"api_key": "a=b"}', "x"], [f'{{"api_key": "{MASK}"}}', "x"]),
+        (["https://ana:pw@h/?api_key=x"], [f"https://{MASK}@h/?api_key={MASK}"]),
     ],
 )
 def test_a_command_line(argv: list[str], masked: list[str]) -> None:
@@ -95,12 +150,86 @@ def test_nested_values() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "secret"),
-    [("HF_TOKEN", True), ("--api-key", True), ("apiKey", True), ("eos_token", False), ("tokenizer", False),
-     ("public_key", False), ("KEY_FILE", False), ("max_total_tokens", False), ("PASSWORD", True)],
-)  # fmt: skip
-def test_names(name: str, secret: bool) -> None:
-    assert is_secret_name(name) is secret
+    ("value", "masked"),
+    [
+        ({"api_key": ["X"]}, {"api_key": MASK}),
+        ({"api_key": {"value": [{"x": "X"}]}}, {"api_key": MASK}),
+        ({"password": 12, "api_key": 12, "tokens": 12}, {"password": MASK, "api_key": MASK, "tokens": 12}),
+        ({"tokens": [1, 2], "api_key": [], "secret": None}, {"tokens": [1, 2], "api_key": [], "secret": None}),
+        ({"token": False, "password": "None"}, {"token": False, "password": "None"}),
+        ({"name": "HF_TOKEN", "value": "X"}, {"name": "HF_TOKEN", "value": MASK}),
+        ({"flag": "--api-key", "running": "X", "new": None}, {"flag": "--api-key", "running": MASK, "new": None}),
+        ({"flag": "HF_TOKEN=", "running": "X"}, {"flag": "HF_TOKEN=", "running": MASK}),
+        ({"flag": "--max-new-tokens", "running": "4"}, {"flag": "--max-new-tokens", "running": "4"}),
+        ([["authorization", "X"], ["HF_TOKEN=X", "y"]], [["authorization", MASK], [f"HF_TOKEN={MASK}", "y"]]),
+    ],
+)
+def test_values_under_and_beside_a_name(value: object, masked: object) -> None:
+    assert mask_values(value) == masked
+
+
+SECRET_NAMES = """
+HF_TOKEN HF_TOKEN_READ HUGGING_FACE_HUB_TOKEN OPENAI_API_KEY API_KEY_2 SECRET_KEY_BASE NEXT_PUBLIC_API_KEY NEW_PASSWORD
+DB_PASS DB_PASS2 DB_PASSWORD HOST_PASSWORD MYSQL_PWD DB_PW PGPASSWORD REDIS_AUTH REDISCLI_AUTH GITHUB_PAT
+AWS_SECRET_ACCESS_KEY AWS_SESSION_TOKEN VAULT_SECRET_ID GOOGLE_CREDENTIALS
+--api-key --api-keys --api_key --admin-api-key --hf-token -hft --auth --ssl-keyfile-password --access-tokens
+apiKey api.key password passwd passphrase pwd Authorization Proxy-Authorization Cookie Set-Cookie X-Api-Key sig
+X-Amz-Signature X-Amz-Credential PASSWORD clientSecret
+""".split()  # noqa: SIM905
+HARMLESS_NAMES = """
+--max-total-tokens --tokenizer-path --tokenizer --num-tokens --kv-cache-dtype --key-value-heads --served-model-name
+--tokenizer-mode --tokenizer-worker-num --skip-tokenizer-init --max-num-batched-tokens --max-prefill-tokens
+--speculative-num-draft-tokens --speculative-token-map --long-prefill-token-threshold --collect-tokens-histogram
+--prompt-tokens-buckets --bucket-time-to-first-token --return-tokens-as-token-ids --enable-prompt-tokens-details
+--disable-custom-all-reduce --allow-credentials --no-auth --author --ssl-keyfile --ssl-key-file --api-key-file
+--override-kv --cache-type-k --hf-repo --custom-sigquit-handler --enable-auto-tool-choice --decrypted-config-file
+PATH PWD OLDPWD SSH_AUTH_SOCK XAUTHORITY TOKENIZERS_PARALLELISM HF_TOKEN_PATH HF_HUB_DISABLE_IMPLICIT_TOKEN
+SGLANG_INIT_NEW_TOKEN_RATIO VLLM_MAX_TOKENS_PER_EXPERT_FP4_MOE AWS_ACCESS_KEY_ID KEY_FILE OLLAMA_KEEP_ALIVE
+eos_token tokenizer public_key authorized_keys max_total_tokens num_key_value_heads forward_pass monkey bypass signal
+passed keyboard cookiecutter patience
+""".split()  # noqa: SIM905
+
+
+@pytest.mark.parametrize("name", SECRET_NAMES)
+def test_names_of_secrets(name: str) -> None:
+    assert is_secret_name(name)
+
+
+@pytest.mark.parametrize("name", HARMLESS_NAMES)
+def test_names_that_hold_no_secret(name: str) -> None:
+    assert not is_secret_name(name)
+
+
+@pytest.mark.parametrize("part", ["a", "=", '"', "["])
+def test_a_long_line_of_anything_is_masked_in_its_length(part: str) -> None:
+    assert seconds_to_mask(part, length=2**20) < 30  # 1 or 2; one that looks back at all it has seen takes hours
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        "'",
+        "key=",
+        '"key":',
+        "token=[",
+        "--api-key a ",
+        "eyJ",
+        "://a:",
+        '\\"',
+        "key=[\n",
+        "\x1b[1m",
+        "password=a;",
+        "b'",
+    ],
+)
+def test_what_may_begin_a_secret_is_masked_in_its_length(part: str) -> None:
+    assert seconds_to_mask(part, length=2**17) < 8
+
+
+def seconds_to_mask(part: str, *, length: int) -> float:
+    began = time.process_time()
+    mask_text(part * (length // len(part)))
+    return time.process_time() - began
 
 
 SECRETS = st.lists(st.text(alphabet="abAB1_\n", min_size=4, max_size=12), min_size=1, max_size=3)
@@ -122,6 +251,24 @@ def test_a_stream_is_masked_as_the_whole_would_be(lines: list[str], data: st.Dat
     text = "".join(f"{line}\n" for line in closed)
 
     assert stream(text, known=[], cuts=data.draw(cuts_of(text))) == mask_text(text)
+
+
+PIECES = [
+    "api_key", "token", "--api-key", "Authorization", "x", "SECRET1", " ", "=", ":", ",", "'", '"', "\\", "[", "]", "(", ")",
+    "{", "}", "\n", "\r", "\x1b[1m", "SecretStr(", "b'", "None", "12", "; ", "Bearer ", "https://", "@", "/", "-", MASK, "=>",
+    ">", "-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----", "hf_abcdefghij",
+]  # fmt: skip
+
+
+@given(pieces=st.lists(st.sampled_from(PIECES), max_size=25), data=st.data())
+def test_any_pieces_of_secrets_are_masked_alike_in_a_stream_and_then_stable(
+    pieces: list[str], data: st.DataObject
+) -> None:
+    text = "".join(pieces)
+    masked = mask_text(text)
+
+    assert stream(text, known=[], cuts=data.draw(cuts_of(text))) == masked
+    assert mask_text(masked) == masked
 
 
 @given(text=st.text(alphabet=string.ascii_letters + " .,\n\r\t-#()", max_size=200), data=st.data())
@@ -163,7 +310,7 @@ def test_a_long_line_is_never_cut_within_a_secret(fillings: list[str], data: st.
     for begin, end in itertools.pairwise([0, *sorted(data.draw(cuts_of(text))), len(text)]):
         shown += masker.feed(text[begin:end])
         fed += end - begin
-        assert 0 <= masker.waiting <= min(fed, 400)
+        assert 0 <= masker.waiting <= fed and len(masker._held) <= 400
     shown += masker.flush()
 
     assert masker.waiting == 0

@@ -70,6 +70,12 @@ def test_what_is_understood(text: str, parsed: ParsedCommand) -> None:
         ("python --api-key abc", "show the secret"),
         ("python --api-key=abc", "show the secret"),
         ("python --hf-token=abc", "show the secret"),
+        ("python --api abc", "show the secret"),
+        ("python --api_k=abc", "show the secret"),
+        ("python --api-keys abc", "show the secret"),
+        ("python --ssl-keyfile-pass abc", "show the secret"),
+        ("python --auth u:abc", "show the secret"),
+        ("python https://u:abc@host/x", "show the secret"),
     ],
 )
 def test_what_is_refused(text: str, words: str) -> None:
@@ -129,6 +135,9 @@ def test_commands_that_cannot_be_right(argv: list[str], words: str) -> None:
         ({"HF_TOKEN": "x"}, "secret"),
         ({"OPENAI_API_KEY": "x"}, "secret"),
         ({"DB_PASSWORD": "x"}, "secret"),
+        ({"DB_PASS": "x"}, "secret"),
+        ({"MYSQL_PWD": "x"}, "secret"),
+        ({"REDIS_AUTH": "x"}, "secret"),
         ({"A": "x\ny"}, "line break"),
         ({"A": "x\0"}, "NUL"),
         ({"A": "x" * 10_001}, "too long"),
@@ -141,4 +150,5 @@ def test_environments_that_are_refused(env: dict[str, str], words: str) -> None:
 
 def test_a_usual_command_and_environment_pass() -> None:
     check_argv(["python", "-m", "x", "--flag", "--api-key"])
+    check_argv(["x", "--allow-credentials", "--ssl-keyfile", "/k", "--max-total-tokens", "9", "--api", "--port", "1"])
     check_env({"CUDA_VISIBLE_DEVICES": "0,1", "NCCL_DEBUG": ""})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
@@ -230,3 +231,12 @@ def test_a_host_that_has_become_look_only_is_left_alone(serving: Story) -> None:
     Host.objects.update(look_only=True)
     assert serving.work().state == JobState.FAILED
     assert "look-only" in serving.job.summary and "stop TERM" not in serving.host.sent
+
+
+def test_another_person_of_the_same_name_has_approved_nothing(serving: Story, person: Callable[..., User]) -> None:
+    serving.request()
+    serving.approve()
+    User.objects.filter(username="approver").update(username="somebody", is_active=False)
+    person("approver", "approver")
+    assert serving.work().state == JobState.WAITING
+    assert "stop TERM" not in serving.host.sent
