@@ -254,9 +254,9 @@ def test_a_stream_is_masked_as_the_whole_would_be(lines: list[str], data: st.Dat
 
 
 PIECES = [
-    "api_key", "token", "--api-key", "Authorization", "x", "SECRET1", " ", "=", ":", ",", "'", '"', "\\", "[", "]", "(", ")",
-    "{", "}", "\n", "\r", "\x1b[1m", "SecretStr(", "b'", "None", "12", "; ", "Bearer ", "https://", "@", "/", "-", MASK, "=>",
-    ">", "-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----", "hf_abcdefghij",
+    "api_key", "token", "--api-key", "Authorization", "x", "SECRET1", " ", "=", ":", ",", "'", '"', "\\", "[", "]", "(",
+    ")", "{", "}", "\n", "\r", "\x1b[1m", "SecretStr(", "b'", "None", "12", "; ", "Bearer ", "https://", "@", "/", "-",
+    MASK, "=>", ">", "-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----", "hf_abcdefghij",
 ]  # fmt: skip
 
 
