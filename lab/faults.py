@@ -177,16 +177,18 @@ class Faults:
             self._start(place, ["gpu-odd", "vfork", *words], place.gpu_state)
             return
         file = f"/run/lab/stuck-{time.monotonic_ns()}"
-        stuck.block(place.pid1, file, seconds=float(seconds), record=place.stuck)
+        daemon = stuck.block(place.pid1, file, seconds=float(seconds), record=place.stuck)
         self._start(place, ["gpu-odd", "stuck", *words, "--file", file], place.gpu_state)
+        if not stuck.has_caught(daemon, timeout=10):
+            raise MachineError(f"{place.name}: nobody reads the file that blocks")
 
     def _start(self, place: Host | Container, words: list[str], cards: Path, *, pieces: int = 1) -> None:
         """Start a program without a parent; returns when it holds memory."""
-        wanted = len(state.read_contexts(cards)) + pieces
+        wanted = _live(cards) + pieces
         done = place.exec(["sh", "-c", f"exec setsid -f {shlex.join(words)} >/run/holder.log 2>&1"], timeout=20)
         if done.returncode:
             raise MachineError(done.stderr.decode().strip())
-        wait_until(lambda: len(state.read_contexts(cards)) >= wanted, timeout=10, what=shlex.join(words))
+        wait_until(lambda: _live(cards) >= wanted, timeout=10, what=shlex.join(words))
 
     def gpu_clear(self, host: Host) -> None:
         """Reset the GPUs: leaked memory is free."""
@@ -256,6 +258,11 @@ def verbs() -> list[str]:
 def _card(host: Host, name: int | str) -> CardSpec:
     with _in_words():
         return state.find_card(host.cards, str(name))
+
+
+def _live(cards: Path) -> int:
+    """Pieces of memory that a process holds (records of dead ones may lie about)."""
+    return sum(context.live for context in state.read_contexts(cards))
 
 
 @contextmanager

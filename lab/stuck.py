@@ -4,9 +4,11 @@ first signal on, and SIGKILL waits as well, as it does in a driver that does not
     python -m lab.stuck PID FILE SECONDS     mounts FILE in the mount namespace of process PID
 
 The kernel asks a process for the file's contents (FUSE); ours answers everything but READ. It says "ready" on
-standard output, and ends after SECONDS, or on SIGTERM: then the reader gets an error, and dies of what was sent to it.
+standard output, and "caught" when somebody reads. It ends after SECONDS, or on SIGTERM: then the reader gets an
+error, and dies of what was sent to it meanwhile.
 """
 
+import errno
 import os
 import select
 import signal
@@ -33,19 +35,34 @@ def is_possible() -> bool:
     return os.access(DEVICE, os.R_OK | os.W_OK)
 
 
-def block(pid: int, file: str, *, seconds: float, record: Path) -> None:
-    """Make FILE, as process `pid` sees it, block its readers; `record` is a directory for what `release` needs."""
+def block(pid: int, file: str, *, seconds: float, record: Path) -> "subprocess.Popen[bytes]":
+    """Make FILE, as process `pid` sees it, block its readers; `record` is a directory for what `release` needs.
+
+    Returns the process that serves it. Raises OSError.
+    """
     words = [sys.executable, "-m", "lab.stuck", str(pid), file, str(seconds)]
     repository = str(Path(__file__).resolve().parents[1])
     environment = {**os.environ, "PYTHONPATH": repository}
     daemon = subprocess.Popen(
-        words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, env=environment, start_new_session=True
+        words,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        bufsize=0,
+        env=environment,
+        start_new_session=True,
     )
     assert daemon.stdout is not None
-    if daemon.stdout.readline() != "ready\n":
+    if daemon.stdout.readline() != b"ready\n":
         raise OSError(f"The blocking file {file} could not be mounted (FUSE).")
     record.mkdir(parents=True, exist_ok=True)
     (record / str(daemon.pid)).touch()
+    return daemon
+
+
+def has_caught(daemon: "subprocess.Popen[bytes]", *, timeout: float) -> bool:
+    """Wait for the first reader: from now on SIGKILL does not end it."""
+    assert daemon.stdout is not None
+    return bool(select.select([daemon.stdout], [], [], timeout)[0]) and daemon.stdout.readline() == b"caught\n"
 
 
 def release(record: Path) -> None:
@@ -78,11 +95,16 @@ def _serve(channel: int, *, until: float) -> None:
             return
         try:
             packet = os.read(channel, PACKET)
-        except OSError:  # unmounted
-            return
+        except OSError as trouble:
+            if trouble.errno == errno.ENOENT:  # a request that was taken back
+                continue
+            return  # unmounted
         _, operation, unique, _ = HEADER.unpack_from(packet)
         if operation == DESTROY:
             return
+        if operation == READ:
+            with suppress(OSError):  # whoever started this has gone since the first one
+                os.write(1, b"caught\n")
         if operation not in NO_ANSWER:
             error, body = _answer(operation)
             with suppress(OSError):  # whoever asked is gone
