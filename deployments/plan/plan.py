@@ -425,7 +425,6 @@ def _row(label: str, value: str, status: str = "info", detail: str = "") -> dict
 def _place(asked: PlanInput, facts: HostFacts, manager: Manager | None) -> dict[str, Any]:
     name = "" if isinstance(facts.host, Unknown) else facts.host.hostname
     return {
-        "key": "place",
         "title": "Where",
         "rows": [
             _row("Host", asked.host, detail=f"calls itself {name}" if name else ""),
@@ -448,7 +447,7 @@ def _cards(cards: Collection[CardSeen], asked: PlanInput) -> dict[str, Any]:
             rows.append(_row(card.label, "unknown", "unknown", card.reason))
         else:
             rows.append(_row(card.label, f"{card.used_mib:,} MiB in use", "info", limit))
-    return {"key": "cards", "title": "Cards", "rows": rows}
+    return {"title": "Cards", "rows": rows}
 
 
 def _disk(asked: PlanInput) -> dict[str, Any]:
@@ -460,7 +459,7 @@ def _disk(asked: PlanInput) -> dict[str, Any]:
         else:
             enough = "ok" if space.free >= LEAST_DISK_MIB else "not ok"
             rows.append(_row(label, f"{space.free:,} MiB free", enough, f"on {space.mount}"))
-    return {"key": "disk", "title": "Disk", "rows": rows}
+    return {"title": "Disk", "rows": rows}
 
 
 def _described(pid: int, facts: HostFacts, serving: Serving) -> dict[str, Any]:
