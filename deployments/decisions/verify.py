@@ -40,6 +40,12 @@ class HolderSeen:
     name: str
     user: str
     cards: tuple[str, ...]
+    deployment: str = ""
+    """Whose server it is, when it is one that this panel has launched for another deployment."""
+
+    def __str__(self) -> str:
+        facts = [f"pid {self.pid}", self.user, f"of deployment {self.deployment}" if self.deployment else ""]
+        return f"{self.name} ({', '.join(filter(None, facts))})"
 
 
 @dataclass(frozen=True)
@@ -139,10 +145,7 @@ def _in_the_way(last: Round) -> tuple[str, ...]:
         for card in last.cards
         if card.used_mib is not None and not card.is_free
     ]
-    reasons += [
-        f"{holder.name} (pid {holder.pid}, {holder.user}) holds {', '.join(holder.cards)}."
-        for holder in last.holders or ()
-    ]
+    reasons += [f"{holder} holds {', '.join(holder.cards)}." for holder in last.holders or ()]
     if last.survivors:
         reasons.append(f"Processes of the old server still live: {', '.join(map(str, last.survivors))}.")
     if last.port_free is False:

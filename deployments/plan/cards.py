@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from deployments.decisions.verify import CardSeen, HolderSeen, limit_for
 from hosts.probe.facts import HostFacts
@@ -13,6 +14,7 @@ from hosts.probe.holders import HOUSEKEEPERS
 CARDS_VARIABLE = "CUDA_VISIBLE_DEVICES"
 MINORS = range(256)
 """The N that /dev/nvidiaN can have."""
+NO_LAUNCHES: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -50,18 +52,21 @@ def holders(
     labels: Mapping[str, str],
     ours: Collection[tuple[int, int]] = (),
     co_tenants: Collection[str] = (),
+    launches: Mapping[str, str] = NO_LAUNCHES,
 ) -> tuple[HolderSeen, ...] | Unknown:
     """Processes that hold one of the cards of ``labels`` and are neither ``ours`` nor allowed co-tenants.
 
     The driver's own services keep the cards open for ever without using their memory: they do not count.
 
     ``ours``: (pid, start time) as the deployment's own host sees them. When ``facts`` is the node's look, that is the
-    second of a process's pids: the container's, whatever runs containers in it.
+    second of a process's pids: the container's, whatever runs containers in it. ``launches``: launch -> deployment, of
+    the servers that the panel has started for others.
     """
     if isinstance(facts.files, Unknown):
         return facts.files
     if isinstance(facts.processes, Unknown):
         return facts.processes
+    launch_of = dict(facts.files.launches)  # by the log they write to, which no process of another user can
     names = names_of_files(facts, labels)
     found = []
     for holder in facts.files.holders:
@@ -75,8 +80,9 @@ def holders(
         if mine or process.comm in co_tenants or process.comm in HOUSEKEEPERS:
             continue
         name = (detail.command if detail is not None else "") or process.comm
-        user = "unknown user" if process.uid is None else ("root" if process.uid == 0 else f"uid {process.uid}")
-        found.append(HolderSeen(holder.pid, process.start_time, name[:200], user, tuple(held)))
+        user = "" if process.uid is None else "root" if process.uid == 0 else f"uid {process.uid}"
+        deployment = launches.get(launch_of.get(holder.pid, ""), "")
+        found.append(HolderSeen(holder.pid, process.start_time, name[:200], user, tuple(held), deployment))
     return tuple(found)
 
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
+from django.db.models import Q
+
 from deployments import http
+from deployments.decisions.verify import HolderSeen
 from deployments.engines.base import HttpRequest
 from deployments.models import Launch, Revision
-from deployments.plan.cards import Card
+from deployments.plan.cards import Card, holders, labels_of
 from deployments.plan.plan import Plan, PlanInput, Recipe, make_plan, paths_needed
 from deployments.plan.serving import KnownLaunch
 from hosts.probe.facts import HostFacts
@@ -18,6 +23,7 @@ from hosts.transport.base import Transport, TransportError
 if TYPE_CHECKING:
     from deployments.steps.base import StepContext
 
+LookForOthers = Callable[[HostFacts], tuple[HolderSeen, ...] | Unknown]
 PROBE_SECONDS = 45.0
 METRICS_SECONDS = 5.0
 EARLIER_LAUNCHES = 200
@@ -50,6 +56,7 @@ def plan_for(ctx: StepContext, *, adopt: bool = True) -> Plan:
             facts=facts,
             node_facts=look_at_node(ctx),
             earlier=_earlier(ctx),
+            launches=launches_of_others(ctx),
             adopt=adopt,
         )
     )
@@ -77,6 +84,28 @@ def _earlier(ctx: StepContext) -> tuple[str, ...]:
     """Ids of the deployment's last launches, whose markers its processes may still carry."""
     ids = ctx.deployment.launches.order_by("-intended_at").values_list("pk", flat=True)[:EARLIER_LAUNCHES]
     return tuple(map(str, ids))
+
+
+def launches_of_others(ctx: StepContext) -> dict[str, str]:
+    """launch -> deployment, of what the panel has started lately on this machine for other deployments."""
+    machine = ctx.host.machine
+    rows = (
+        Launch.objects.filter(Q(host=machine) | Q(host__via=machine))
+        .exclude(deployment=ctx.deployment)
+        .order_by("-intended_at")
+        .values_list("pk", "deployment__name")[:EARLIER_LAUNCHES]
+    )
+    return {str(pk): name for pk, name in rows}
+
+
+def others_of(ctx: StepContext) -> LookForOthers:
+    """A look for strangers on the deployment's cards, to be used on any number of readings."""
+    return partial(
+        holders,
+        labels=labels_of(cards_of(ctx)),
+        co_tenants=tuple(ctx.deployment.co_tenants),
+        launches=launches_of_others(ctx),
+    )
 
 
 def known_launch(launch: Launch | None) -> KnownLaunch | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
@@ -71,6 +71,8 @@ class PlanInput:
     facts: HostFacts
     node_facts: HostFacts | None = None
     earlier: tuple[str, ...] = ()
+    launches: Mapping[str, str] = field(default_factory=dict)
+    """launch -> deployment, of the servers that the panel has started for others."""
     adopt: bool = True
     """May an engine on the port be this deployment's, though it was not launched by us?"""
 
@@ -126,6 +128,7 @@ def make_plan(asked: PlanInput) -> Plan:
         labels=labels_of(asked.cards),
         ours=ours,
         co_tenants=asked.co_tenants,
+        launches=asked.launches,
     )
     warnings = [*_blocking(asked, serving, cards), *_managed(asked, manager), *_heeded(asked, others)]
     before = _settings_before(asked, serving)
@@ -401,12 +404,13 @@ def _heeded(asked: PlanInput, others: Sequence[HolderSeen] | Unknown) -> list[di
         ]
     if not others or asked.new is None:
         return []
-    names = ", ".join(f"{holder.name.split()[0]} (pid {holder.pid}, {holder.user})" for holder in others)
+    names = ", ".join(str(replace(holder, name=holder.name.split()[0])) for holder in others)
+    neighbours = sorted({holder.deployment for holder in others if holder.deployment})
     return [
         _warning(
             f"Somebody else holds the cards: {names}.",
             "The job will not touch them: it waits before the launch until they are gone or somebody decides.",
-            "Ask their owner first.",
+            f"Stop {' and '.join(neighbours)} first." if neighbours else "Ask their owner first.",
         )
     ]
 

@@ -9,8 +9,7 @@ from django.utils import timezone
 from deployments.decisions.verify import HolderSeen, NotFree, Unmeasured, Verdict
 from deployments.lifecycle import EffectKind, JobKind
 from deployments.models import Gate
-from deployments.plan.cards import holders, labels_of
-from deployments.plan.collect import PROBE_SECONDS, cards_of, look_at_node
+from deployments.plan.collect import PROBE_SECONDS, look_at_node, others_of
 from deployments.plan.serving import port_owners
 from deployments.remote import run as remote
 from deployments.steps.base import GateOpened, StepContext, StepFailed
@@ -47,15 +46,20 @@ def _details(ctx: StepContext, others: tuple[HolderSeen, ...]) -> list[list[str]
             transport, sections=SERVING, timeout=PROBE_SECONDS, ports=[port], sudo=ctx.host.sudo, tick=ctx.tick
         )
     node_facts = look_at_node(ctx)
-    again = holders(node_facts or facts, labels=labels_of(cards_of(ctx)), co_tenants=ctx.deployment.co_tenants)
+    again = others_of(ctx)(node_facts or facts)
     named = others if isinstance(again, Unknown) else again
     if node_facts is None and others:
         # Exactly those that a confirmed kill would hit.
         named = tuple(holder for holder in named if holder.pid in {other.pid for other in others}) or others
     seen_by = " on the node" if node_facts is not None and named is again else ""
-    rows = [[f"{holder.pid}{seen_by}", holder.user, holder.name, ", ".join(holder.cards)] for holder in named]
+    rows = [_row(holder, seen_by) for holder in named]
     owners = port_owners(facts, port)
     return rows + ([] if isinstance(owners, Unknown) else [_owner(facts, pid, port) for pid in sorted(owners)])
+
+
+def _row(holder: HolderSeen, seen_by: str) -> list[str]:
+    owner = f"{holder.user}, deployment {holder.deployment}" if holder.deployment else holder.user
+    return [f"{holder.pid}{seen_by}", owner, holder.name, ", ".join(holder.cards)]
 
 
 def _owner(facts: HostFacts, pid: int, port: int) -> list[str]:

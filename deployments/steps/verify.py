@@ -22,8 +22,8 @@ from deployments.decisions.verify import (
 )
 from deployments.lifecycle import CheckStatus, JobKind, ServiceState
 from deployments.models import Check, Deployment
-from deployments.plan.cards import cards_seen, holders, labels_of
-from deployments.plan.collect import cards_of, look_at_node
+from deployments.plan.cards import cards_seen
+from deployments.plan.collect import LookForOthers, cards_of, look_at_node, others_of
 from deployments.plan.serving import port_owners
 from deployments.steps import not_free
 from deployments.steps.approval import answer_stands
@@ -56,9 +56,7 @@ def verify(ctx: StepContext) -> None:
     if isinstance(verdict, Free):
         others = _others_on_node(ctx)
         if others:
-            verdict = NotFree(
-                tuple(f"{h.name} (pid {h.pid} on the node, {h.user}) holds {', '.join(h.cards)}." for h in others)
-            )
+            verdict = NotFree(tuple(f"On the node, {holder} holds {', '.join(holder.cards)}." for holder in others))
             raise not_free.ask(ctx, verdict, others, boot_id)
         _free(ctx, last, boot_id)
         return
@@ -78,7 +76,7 @@ def _policy(ctx: StepContext) -> VerifyPolicy:
 
 def _look(ctx: StepContext, record: Record | None) -> tuple[Round, Verdict, str]:
     """Rounds until there is a verdict. The last round is shown as checks whenever it says something new."""
-    cards = cards_of(ctx)
+    cards, others_on = cards_of(ctx), others_of(ctx)
     rounds: deque[Round] = deque(maxlen=CLEAN_ROUNDS)
     began = timezone.now()
     policy = _policy(ctx)
@@ -96,7 +94,7 @@ def _look(ctx: StepContext, record: Record | None) -> tuple[Round, Verdict, str]
             tick=ctx.tick,
         ):
             for gpus in (facts.gpus, *facts.again):
-                seen = _round(ctx, facts, record, cards_seen(replace(facts, gpus=gpus), cards))
+                seen = _round(ctx, facts, record, others_on, cards_seen(replace(facts, gpus=gpus), cards))
                 if not rounds or rounds[-1] != seen:
                     _show(ctx, seen)
                     ctx.readings({card.uuid: card.used_mib for card in seen.cards})
@@ -107,10 +105,16 @@ def _look(ctx: StepContext, record: Record | None) -> tuple[Round, Verdict, str]
     raise StepFailed("The host stopped sending readings before there was a verdict.", hint="Ask for the job again.")
 
 
-def _round(ctx: StepContext, facts: HostFacts, record: Record | None, cards: tuple[CardSeen, ...]) -> Round:
+def _round(
+    ctx: StepContext,
+    facts: HostFacts,
+    record: Record | None,
+    others_on: LookForOthers,
+    cards: tuple[CardSeen, ...],
+) -> Round:
     owners = port_owners(facts, ctx.deployment.port)
     port_free = None if isinstance(facts.listeners, Unknown) else owners == frozenset()
-    others = holders(facts, labels={card.uuid: card.label for card in cards}, co_tenants=ctx.deployment.co_tenants)
+    others = others_on(facts)
     note = others.reason if isinstance(others, Unknown) else ""
     if not isinstance(facts.files, Unknown) and facts.files.partial:
         note = "This login may not see the files of other users' processes; memory decides."
@@ -138,7 +142,7 @@ def _others_on_node(ctx: StepContext) -> tuple[HolderSeen, ...]:
     facts = look_at_node(ctx)
     if facts is None:
         return ()
-    others = holders(facts, labels=labels_of(cards_of(ctx)), co_tenants=ctx.deployment.co_tenants)
+    others = others_of(ctx)(facts)
     if isinstance(others, Unknown):
         ctx.check("holders on node", "Holders seen from the node", CheckStatus.UNKNOWN, detail=others.reason)
         return ()

@@ -33,6 +33,8 @@ class Proc:
     cards: tuple[int, ...] = ()
     port: int | None = None
     marker: str = ""
+    log: str = ""
+    """The launch to whose log it writes."""
     memory: int = 0
     pids: tuple[int, ...] = ()
 
@@ -152,6 +154,10 @@ class Machine:
         for proc in self.procs.values():
             lines.append(f"/proc/{proc.pid}/fd:")
             lines += [f"lrwx------ 1 root root 64 Jan 1 00:00 9 -> /dev/nvidia{minor}" for minor in proc.cards]
+            if proc.log:
+                lines.append(
+                    f"l-wx------ 1 root root 64 Jan 1 00:00 1 -> /root/.relaunch/ab12/7/launches/{proc.log}/log"
+                )
             if proc.port is not None:
                 lines.append(f"lrwx------ 1 root root 64 Jan 1 00:00 3 -> socket:[{self._inode(proc)}]")
         return "\n".join(lines) + "\n"

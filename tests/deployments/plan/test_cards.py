@@ -107,3 +107,13 @@ def test_where_the_files_cannot_be_told_apart_every_holder_counts() -> None:
 def test_a_lost_card_may_be_behind_any_file_that_is_not_another_cards() -> None:
     machine = idle_machine().add(Proc(6, 60, cards=(2,)), Proc(8, 80, cards=(0,)))
     assert held(machine, labels={"GPU-lost": "GPU 5"}) == [6]
+
+
+def test_a_holder_that_the_panel_launched_for_another_deployment_is_named_by_it() -> None:
+    launch = "0215ffb0-8aa0-4d3c-9f53-1b2a3c4d5e6f"
+    machine = idle_machine().add(Proc(9, 90, "python", "python serve.py", cards=(0,), log=launch))
+    found = holders(machine.facts(), labels=FIRST, launches={launch: "embedder"})
+    assert not isinstance(found, Unknown)
+    assert [str(holder) for holder in found] == ["python serve.py (pid 9, root, of deployment embedder)"]
+    other = holders(machine.facts(), labels=FIRST)
+    assert not isinstance(other, Unknown) and other[0].deployment == ""

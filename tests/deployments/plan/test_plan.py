@@ -363,3 +363,11 @@ def test_a_process_that_only_carries_the_marker_is_one_that_the_approver_has_see
     after = plan(serving_machine().add(Proc(900, 9000, "left over", marker="abc")))
     assert 900 in [row["pid"] for row in after.data["stops"]]
     assert before.hash != after.hash
+
+
+def test_another_deployments_server_on_the_cards_is_named_and_what_to_do_about_it() -> None:
+    launch = "0215ffb0-8aa0-4d3c-9f53-1b2a3c4d5e6f"
+    machine = idle_machine().add(Proc(9, 90, "python", "python serve.py", cards=(0,), log=launch))
+    (warning,) = plan(machine, kind="start", launches={launch: "embedder"}).data["warnings"]
+    assert "python (pid 9, root, of deployment embedder)" in warning["text"]
+    assert warning["todo"] == "Stop embedder first."
