@@ -201,6 +201,7 @@ def test_names_that_hold_no_secret(name: str) -> None:
 
 
 @pytest.mark.parametrize("part", ["a", "=", '"', "["])
+@pytest.mark.slow
 def test_a_long_line_of_anything_is_masked_in_its_length(part: str) -> None:
     assert seconds_to_mask(part, length=2**20) < 30  # 1 or 2; one that looks back at all it has seen takes hours
 
@@ -222,6 +223,7 @@ def test_a_long_line_of_anything_is_masked_in_its_length(part: str) -> None:
         "b'",
     ],
 )
+@pytest.mark.slow
 def test_what_may_begin_a_secret_is_masked_in_its_length(part: str) -> None:
     assert seconds_to_mask(part, length=2**17) < 8
 
@@ -325,6 +327,7 @@ def pieces_of(secret: str) -> list[str]:
 @pytest.mark.parametrize(
     "line", ["--api-key=topsecret9,", '"token":"top secret9",', "://ana:topsecret9@h/", "-hf_topsecret9,"]
 )
+@pytest.mark.slow
 def test_a_secret_at_the_cut_of_a_line_without_a_blank(before: int, line: str) -> None:
     text = "," * before + line + "," * LONGEST_LINE
     masker = StreamMasker()

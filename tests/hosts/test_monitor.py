@@ -124,9 +124,9 @@ def test_a_host_that_another_monitor_has_taken_is_let_go(monkeypatch: pytest.Mon
     Host.objects.update(monitor_owner="other", monitor_lease_until=timezone.now() + timedelta(seconds=10))
     made._round()
     assert stops[0].is_set() and host.pk not in made._followers
-    Host.objects.update(monitor_lease_until=timezone.now())
+    Host.objects.update(monitor_lease_until=timezone.now() - timedelta(seconds=1))
     made._round()
-    Host.objects.update(monitor_lease_until=timezone.now())
+    Host.objects.update(monitor_lease_until=timezone.now() - timedelta(seconds=1))
     made._round()
     assert len(stops) == 3 and stops[1].is_set(), "nobody else took it, and yet the thread's readings may be old"
     assert not stops[2].is_set()
