@@ -81,6 +81,17 @@ take_fence() {
         refuse "cannot write below $BASE: the disk may be full"
 }
 
+# The inodes of the sockets that listen on port $1. ss asks for listeners only; to read the files under /proc/net the
+# kernel walks over all connections that there could be.
+listening_on() {
+    if SOCKETS=$(ss -Hltne "sport = :$1" 2> /dev/null); then
+        printf '%s\n' "$SOCKETS" | sed -n 's/.* ino:\([0-9]*\) .*/\1/p'
+    else
+        cat /proc/net/tcp /proc/net/tcp6 2> /dev/null |
+            awk -v p=":$(printf '%04X' "$1")\$" '$2 ~ p && $4 == "0A" { print $10 }'
+    fi
+}
+
 # The memory of the cards, a line each, for the curve. Never waits for the driver, which may hang: a reading is made
 # in the background and told by a later call, and there is one at a time on the machine, probes included.
 tell_memory() {

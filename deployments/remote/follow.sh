@@ -4,7 +4,6 @@
 # sent again with each frame, for whoever reads them to know by them a log that was cut and has grown past OFFSET since.
 same_boot
 DIR=$BASE/launches/$LAUNCH
-HEX=$(printf '%04X' "$PORT")
 CHUNK=65536
 LISTENS=''
 HELD=''  # the log is open as 4
@@ -100,7 +99,7 @@ is_below() {
 }
 
 tell_listener() {
-    INODES=$(cat /proc/net/tcp /proc/net/tcp6 2> /dev/null | awk -v p=":$HEX\$" '$2 ~ p && $4 == "0A" { print $10 }')
+    INODES=$(listening_on "$PORT")
     [ "$INODES" != "$LISTENS" ] || return 0
     LISTENS=$INODES
     [ -n "$INODES" ] || { say listen nobody; return 0; }

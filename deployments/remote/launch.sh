@@ -60,8 +60,7 @@ fi
 cd "${WORKDIR:-$HOME}" 2> /dev/null || refuse "the working directory $WORKDIR is not there"
 command -v "$PROGRAM" > /dev/null 2>&1 || refuse "the program $PROGRAM is not there or may not be run"
 
-HEX=$(printf '%04X' "$PORT")
-BUSY=$(cat /proc/net/tcp /proc/net/tcp6 2> /dev/null | awk -v p=":$HEX\$" '$2 ~ p && $4 == "0A" { print $10; exit }')
+BUSY=$(listening_on "$PORT")
 [ -z "$BUSY" ] || { say portbusy "$PORT"; exit 0; }
 
 if [ -n "$LIMITS" ]; then

@@ -1,6 +1,7 @@
-"""Who listens on TCP, from /proc/net/tcp and tcp6. PURE.
+"""Who listens on TCP, from ss, or else from /proc/net/tcp and tcp6. PURE.
 
-The kernel writes addresses as hexadecimal words in its own byte order, little-endian on every GPU host there is.
+In those files the kernel writes addresses as hexadecimal words in its own byte order, little-endian on every GPU host
+there is.
 """
 
 import ipaddress
@@ -10,7 +11,15 @@ from dataclasses import dataclass
 from hosts.probe.frames import Section, Unknown
 
 LISTEN = "0A"
+ASKED_SS = "ss -Hltne"
+"""The first line of a list by ss, which has no header of its own."""
+BY_SS = re.compile(r"LISTEN +\d+ +\d+ +(?P<address>\S+):(?P<port>\d{1,5}) +\S+(?P<facts>.*)", re.ASCII)
+INODE = re.compile(r" ino:(\d+) sk:", re.ASCII)
+UID = re.compile(r" uid:(\d+)\b", re.ASCII)
 LOCAL = re.compile(r"([0-9A-F]{8}|[0-9A-F]{32}):([0-9A-F]{4})", re.ASCII)
+
+
+GARBLED = Unknown("The host's list of ports is garbled.")
 
 
 @dataclass(frozen=True)
@@ -34,8 +43,12 @@ class Listeners:
 
 
 def parse_listeners(section: Section) -> Listeners | Unknown:
-    """Unknown without the kernel's header line, for then the table itself was not read, or a line is cut."""
+    """Unknown without its first line, for then the table itself was not read, or when a line is cut."""
     lines = [line for line in section.text.split("\n") if line.strip()]
+    if lines and lines[0] == ASKED_SS:
+        by_ss = [_by_ss(line) for line in lines[1:]]
+        whole = tuple(listener for listener in by_ss if listener is not None)
+        return Listeners(whole) if len(whole) == len(by_ss) else GARBLED
     if not any("local_address" in line for line in lines):
         return Unknown("The host did not say which ports are in use.")
     found: list[Listener] = []
@@ -45,9 +58,20 @@ def parse_listeners(section: Section) -> Listeners | Unknown:
             continue
         listener = _listener(cells)
         if listener is None:
-            return Unknown("The host's list of ports is garbled.")
+            return GARBLED
         found.append(listener)
     return Listeners(tuple(found))
+
+
+def _by_ss(line: str) -> Listener | None:
+    """``*`` is every address of both families. The owner is told unless it is root."""
+    found = BY_SS.fullmatch(line.rstrip())
+    inode = INODE.search(found["facts"]) if found else None
+    if found is None or inode is None or int(found["port"]) > 65_535:
+        return None
+    uid = UID.search(found["facts"])
+    address = found["address"].partition("%")[0].strip("[]")
+    return Listener("::" if address == "*" else address, int(found["port"]), int(uid[1]) if uid else 0, int(inode[1]))
 
 
 def _listener(cells: list[str]) -> Listener | None:

@@ -196,21 +196,28 @@ look_at_markers() {
 
 look_at_listeners() {
   sockets=
-  listening=$(grep -hsE 'local_address| 0A ' /proc/net/tcp /proc/net/tcp6)
+  # ss asks for listeners only. To read these files the kernel walks over all connections that there could be.
+  if listening=$(ss -Hltne 2>/dev/null); then
+    listening="ss -Hltne
+$listening"
+  else
+    listening=$(grep -hsE 'local_address| 0A ' /proc/net/tcp /proc/net/tcp6)
+  fi
   begin listeners
   printf '%s\n' "$listening"
   done_with 0
-  [ -n "$PORTS" ] || return 0
-  wanted=
   for port in $PORTS; do
-    wanted="$wanted $(printf '%04X' "$port")"
+    for inode in $(printf '%s\n' "$listening" | socket_inodes "$port"); do
+      sockets="$sockets|$inode"
+    done
   done
-  while read -r _ local _ state _ _ _ _ _ inode _; do
-    [ "$state" = 0A ] || continue
-    case "$wanted " in *" ${local##*:} "*) sockets="$sockets|$inode" ;; esac
-  done <<END
-$listening
-END
+}
+
+# Of either list, those that listen on port $1.
+socket_inodes() {
+  awk -v ss=":$1\$" -v proc=":$(printf '%04X' "$1")\$" '
+    $1 == "LISTEN" && $4 ~ ss { for (cell = 6; cell <= NF; cell++) if (sub(/^ino:/, "", $cell)) print $cell }
+    $4 == "0A" && $2 ~ proc { print $10 }'
 }
 
 look_at_files() {
