@@ -13,7 +13,8 @@ from deployments.decisions.verify import HolderSeen
 from deployments.engines.base import HttpRequest
 from deployments.models import Launch, Revision
 from deployments.plan.cards import Card, holders, labels_of
-from deployments.plan.plan import Plan, PlanInput, Recipe, make_plan, paths_needed
+from deployments.plan.inputs import PlanInput, Recipe
+from deployments.plan.plan import Plan, make_plan, paths_needed
 from deployments.plan.serving import KnownLaunch
 from hosts.probe.facts import HostFacts
 from hosts.probe.frames import Unknown

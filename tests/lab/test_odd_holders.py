@@ -2,7 +2,6 @@
 
 import os
 import signal
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -55,7 +54,8 @@ def test_a_stuck_process_survives_sigkill_and_keeps_its_memory(fleet: Fleet, gpu
     process = holder(gpu1, "gpu-odd stuck")
     wait_for(lambda: state_of(process) == "D")
     ssh(gpu1, f"kill {process.pid}; kill -9 {process.pid}")
-    time.sleep(0.5)
+    pending = ssh(gpu1, f"sed -n 's/^S.*Pnd:\\t//p' /proc/{process.pid}/status").stdout.split()
+    assert any(int(word, 16) & 1 << 8 for word in pending), "the kernel has the SIGKILL, and cannot deliver it"
     assert state_of(process) == "D"
     assert ssh(gpu1, f"{USED}; {APPS}").stdout == f"3000\n{process.pid}, gpu-odd, 3000\n"
     fleet.faults.gpu_unstick(gpu1)

@@ -8,7 +8,8 @@ import pytest
 
 from deployments.engines.registry import ENGINES
 from deployments.plan.cards import Card
-from deployments.plan.plan import CannotPlan, Plan, PlanInput, Recipe, hash_of, make_plan, paths_needed, what_changed
+from deployments.plan.inputs import PlanInput, Recipe
+from deployments.plan.plan import CannotPlan, Plan, hash_of, make_plan, paths_needed, what_changed
 from deployments.plan.serving import KnownLaunch
 from hosts.probe.frames import Unknown
 from tests.deployments.machine import BOOT, CARDS, OTHER_BOOT, SGLANG, Machine, Proc, idle_machine, serving_machine

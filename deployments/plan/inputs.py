@@ -1,0 +1,64 @@
+"""All that a plan is made of: the facts of one look, and what was asked for. PURE."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from deployments.engines.base import Engine
+from deployments.flags import settings_of
+from deployments.plan.cards import Card
+from deployments.plan.serving import KnownLaunch
+from hosts.probe.facts import HostFacts
+
+HOME = "."
+"""The home of the login, as the probe is asked for it."""
+LEAST_DISK_MIB = 64
+"""Room that a launch's log needs at least."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A revision, without its database row."""
+
+    name: str
+    argv: tuple[str, ...]
+    command: str
+    port: int
+    workdir: str = ""
+    env: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """What the recipe is made of, to be compared."""
+        return settings_of(self.argv, self.env, self.workdir)
+
+
+@dataclass(frozen=True)
+class PlanInput:
+    """All that a plan is made of."""
+
+    kind: str
+    deployment: str
+    host: str
+    engine: Engine
+    port: int
+    cards: tuple[Card, ...]
+    co_tenants: tuple[str, ...]
+    launch: KnownLaunch | None
+    new: Recipe | None
+    proven: Recipe | None
+    previous: str | None
+    way_back: bool
+    facts: HostFacts
+    node_facts: HostFacts | None = None
+    earlier: tuple[str, ...] = ()
+    launches: Mapping[str, str] = field(default_factory=dict)
+    """launch -> deployment, of the servers that the panel has started for others."""
+    adopt: bool = True
+    """May an engine on the port be this deployment's, though it was not launched by us?"""
+
+    @property
+    def stops(self) -> bool:
+        """Does the job stop what serves?"""
+        return self.kind in ("restart", "stop")

@@ -1,0 +1,119 @@
+"""The rows of a plan as its page shows them. PURE."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import timedelta
+from typing import Any
+
+from deployments.decisions.verify import CardSeen, HolderSeen
+from deployments.plan.cards import memory_of, names_of_files
+from deployments.plan.inputs import HOME, LEAST_DISK_MIB, PlanInput
+from deployments.plan.manager import Manager
+from deployments.plan.serving import Serving
+from hosts.probe.facts import HostFacts
+from hosts.probe.frames import Unknown
+
+
+def _row(label: str, value: str, status: str = "info", detail: str = "") -> dict[str, str]:
+    return {"label": label, "value": value, "status": status, "detail": detail}
+
+
+def place(asked: PlanInput, facts: HostFacts, manager: Manager | None) -> dict[str, Any]:
+    """Where it runs, and what looks after it."""
+    name = "" if isinstance(facts.host, Unknown) else facts.host.hostname
+    return {
+        "title": "Where",
+        "rows": [
+            _row("Host", asked.host, detail=f"calls itself {name}" if name else ""),
+            _row("Port", str(asked.port)),
+            _row("Engine", asked.engine.label),
+            *([_row("Looked after by", str(manager))] if manager is not None else []),
+        ],
+    }
+
+
+def cards_table(cards: Collection[CardSeen], asked: PlanInput) -> dict[str, Any]:
+    """Each card with its memory and its limit."""
+    known = {card.uuid: card.baseline_mib for card in asked.cards}
+    rows = []
+    for card in cards:
+        baseline = known[card.uuid]
+        limit = f"free at {card.limit_mib:,} MiB or less" + (
+            "" if baseline is not None else " (baseline not learnt yet)"
+        )
+        if card.used_mib is None:
+            rows.append(_row(card.label, "unknown", "unknown", card.reason))
+        else:
+            rows.append(_row(card.label, f"{card.used_mib:,} MiB in use", "info", limit))
+    return {"title": "Cards", "rows": rows}
+
+
+def disk(asked: PlanInput) -> dict[str, Any]:
+    """Room on the file systems that the launch needs."""
+    rows = []
+    for path, space in asked.facts.disks.items():
+        label = "Home of the login" if path == HOME else path
+        if isinstance(space, Unknown):
+            rows.append(_row(label, "unknown", "unknown", space.reason))
+        else:
+            enough = "ok" if space.free >= LEAST_DISK_MIB else "not ok"
+            rows.append(_row(label, f"{space.free:,} MiB free", enough, f"on {space.mount}"))
+    return {"title": "Disk", "rows": rows}
+
+
+def described(pid: int, facts: HostFacts, serving: Serving) -> dict[str, Any]:
+    """One process of the server."""
+    process = next(process for process in serving.processes if process.pid == pid)
+    detail = facts.details.get(pid)
+    files = [] if isinstance(facts.files, Unknown) else [h.cards for h in facts.files.holders if h.pid == pid]
+    gpus = [] if isinstance(facts.gpus, Unknown) else facts.gpus.gpus
+    names = names_of_files(facts, {gpu.uuid: f"GPU {gpu.index}" for gpu in gpus if isinstance(gpu.index, int)})
+    return {
+        "pid": pid,
+        "start": process.start_time,
+        "name": process.comm,
+        "command": detail.command if detail is not None else "",
+        "user": "root" if process.uid == 0 else f"uid {process.uid}",
+        "since": _since(process.start_time, facts),
+        "gpus": [names[minor] for minor in sorted(files[0]) if minor in names] if files else [],
+        "memory_mib": memory_of(facts, [pid]).get(pid),
+    }
+
+
+def _since(start_time: int, facts: HostFacts) -> str:
+    """When a process started, by our clock, as ISO text."""
+    if isinstance(facts.host, Unknown):
+        return ""
+    age = facts.host.uptime_seconds - start_time / facts.host.clock_ticks
+    return (facts.measured_at - timedelta(seconds=age)).isoformat(timespec="seconds")
+
+
+def stranger(holder: HolderSeen) -> dict[str, Any]:
+    """One process that is left alone."""
+    return {
+        "pid": holder.pid,
+        "start": holder.start_time,
+        "name": holder.name.split()[0] if holder.name else "",
+        "command": holder.name,
+        "user": holder.user,
+        "since": "",
+        "gpus": list(holder.cards),
+        "memory_mib": None,
+    }
+
+
+def way_back(asked: PlanInput, serving: Serving) -> dict[str, Any]:
+    """Whether a failure is undone, in a sentence."""
+    if asked.kind == "stop":
+        return {"possible": False, "text": ""}
+    if not serving.processes:
+        return {"possible": False, "text": "Nothing serves now, so there is nothing to go back to."}
+    if asked.previous is None:
+        return {
+            "possible": False,
+            "text": "What serves now was not started by Relaunch, so its exact start is not known.",
+        }
+    if not asked.way_back:
+        return {"possible": True, "text": f"Not wanted: a failure leaves {asked.deployment} down."}
+    return {"possible": True, "text": f"If it fails, {asked.previous} is started again, with all checks."}

@@ -1,0 +1,206 @@
+"""What stands in the way of a job, and what its approver should know: a sentence, why, and what to do. PURE."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from deployments.decisions.verify import CardSeen, HolderSeen
+from deployments.plan.cards import CARDS_VARIABLE, cards_named
+from deployments.plan.inputs import HOME, LEAST_DISK_MIB, PlanInput, Recipe
+from deployments.plan.manager import Manager, ManagerKind
+from deployments.plan.serving import Serving, port_owners
+from hosts.probe.frames import Unknown
+
+
+def warnings_of(
+    asked: PlanInput,
+    serving: Serving,
+    *,
+    cards: Sequence[CardSeen],
+    manager: Manager | None,
+    others: Sequence[HolderSeen] | Unknown,
+) -> list[dict[str, Any]]:
+    """All of them, those that block first."""
+    return [*_blocking(asked, serving, cards), *_managed(asked, manager), *_heeded(asked, others)]
+
+
+def _blocking(asked: PlanInput, serving: Serving, cards: Sequence[CardSeen]) -> list[dict[str, Any]]:
+    found = [
+        _warning(
+            f"{card.label} cannot be measured: {card.reason}",
+            "Without a reading nobody can say that the card is free.",
+            "Mend that on the host, then plan again.",
+            blocks=True,
+        )
+        for card in cards
+        if card.used_mib is None
+    ]
+    owners = port_owners(asked.facts, asked.port)
+    foreign = [] if isinstance(owners, Unknown) else sorted(owners - serving.pids)
+    if asked.new is not None and foreign:
+        detail = asked.facts.details.get(foreign[0])
+        found.append(
+            _warning(
+                f"Port {asked.port} belongs to another process: pid {foreign[0]} "
+                f"({(detail.command if detail else '')[:120] or 'unknown command'}).",
+                "It is not a server of this deployment's engine, so it is not stopped.",
+                "Ask its owner to stop it, or give the deployment another port.",
+                blocks=True,
+            )
+        )
+    if asked.new is not None:
+        found += _no_card(asked) + _missing(asked, asked.new) + _other_cards(asked, asked.new)
+    if asked.kind == "start" and serving.processes:
+        found.append(
+            _warning(
+                f"{asked.deployment} already serves (pid {serving.processes[0].pid}).",
+                "A start never stops anything.",
+                "Ask for a restart instead.",
+                blocks=True,
+            )
+        )
+    return found
+
+
+def _no_card(asked: PlanInput) -> list[dict[str, Any]]:
+    """A deployment without cards is for a machine without cards: elsewhere it could land on any, measured by nobody."""
+    there = len(asked.facts.device_files.nodes)
+    if asked.cards or (isinstance(asked.facts.gpus, Unknown) and not there):
+        return []
+    if not isinstance(asked.facts.gpus, Unknown):
+        there = max(there, len(asked.facts.gpus.gpus))
+    if not there:
+        return []
+    return [
+        _warning(
+            f"{asked.deployment} has no card, but {asked.host} has {there}.",
+            "The server could take cards that nobody has measured, and that somebody else works on.",
+            "Edit the deployment and tick the cards that it may use.",
+            blocks=True,
+        )
+    ]
+
+
+def _other_cards(asked: PlanInput, new: Recipe) -> list[dict[str, Any]]:
+    """The server must not land on cards that the job has not looked at."""
+    mark = f"{CARDS_VARIABLE}="
+    values = [word.removeprefix(mark) for word in new.argv if word.startswith(mark)]  # behind an `env` in the command
+    if CARDS_VARIABLE in new.env:
+        values.append(new.env[CARDS_VARIABLE])
+    for value in values:
+        named = cards_named(asked.facts, value)
+        if named and named <= {card.uuid for card in asked.cards}:
+            continue
+        return [
+            _warning(
+                f"{new.name} sets {CARDS_VARIABLE}={value}, which "
+                + ("names cards that are not this deployment's." if named else "names no card that is known here."),
+                "The job would free and measure other cards than the server then uses.",
+                "Take the variable out of the revision (the panel sets it from the cards that are ticked), or tick "
+                "those cards.",
+                blocks=True,
+            )
+        ]
+    return []
+
+
+def _managed(asked: PlanInput, manager: Manager | None) -> list[dict[str, Any]]:
+    """What restarts the server by itself has to stop it, or else what is killed comes back."""
+    if manager is None or not asked.stops:
+        return []
+    if manager.kind == ManagerKind.SCHEDULER:
+        return [
+            _warning(
+                f"The server is a job of {manager.name} on {asked.host}.",
+                "The scheduler has given it its cards, so it is never touched from here.",
+                f"Stop it with {manager.name}'s own tools.",
+                blocks=True,
+            )
+        ]
+    if manager.kind == ManagerKind.SHELL:
+        return [
+            _warning(
+                f"The {manager} waits for the server, and may start it again in a loop.",
+                "It was not started by Relaunch, and the shell is not stopped.",
+                "Look into that terminal first. What comes back is named before the launch.",
+            )
+        ]
+    if not manager.stop_argv(seconds=0, sudo=False):
+        return [
+            _warning(
+                f"{manager.name} looks after the server and starts it again when it ends.",
+                "Relaunch does not know how to stop it through that.",
+                f"Stop it with {manager.name}'s own tools, then plan a start.",
+                blocks=True,
+            )
+        ]
+    if asked.new is None:
+        return []
+    return [
+        _warning(
+            f"The server belongs to the {manager}, which is asked to stop it.",
+            "The new one is started by Relaunch, beside that. When the host boots, both may start.",
+            f"Disable the {manager} on the host if Relaunch is to look after the server from now on.",
+        )
+    ]
+
+
+def _missing(asked: PlanInput, new: Recipe) -> list[dict[str, Any]]:
+    found = []
+    paths = asked.facts.paths
+    if isinstance(paths, Unknown):
+        return [_warning(paths.reason, "Paths on the host could not be looked at.", "Plan again.", blocks=True)]
+    what = {
+        asked.engine.model_path(new.argv): "The model",
+        new.argv[0]: "The program",
+        new.workdir: "The working directory",
+    }
+    for path, there in paths.items():
+        if not there and path in what:
+            found.append(
+                _warning(
+                    f"{what[path]} {path} is not there on {asked.host}.",
+                    "The launch would fail.",
+                    "Correct the path in a new revision, or mount or copy it on the host.",
+                    blocks=True,
+                )
+            )
+    space = asked.facts.disks.get(HOME)
+    if space is not None and not isinstance(space, Unknown) and space.free < LEAST_DISK_MIB:
+        found.append(
+            _warning(
+                f"Only {space.free} MiB are free on {space.mount} of {asked.host}.",
+                "The launch needs room for its log.",
+                f"Free some space; at least {LEAST_DISK_MIB} MiB are needed.",
+                blocks=True,
+            )
+        )
+    return found
+
+
+def _heeded(asked: PlanInput, others: Sequence[HolderSeen] | Unknown) -> list[dict[str, Any]]:
+    if isinstance(others, Unknown):
+        return [
+            _warning(
+                f"Who else holds the cards is not known: {others.reason}",
+                "",
+                "Memory at its baseline still counts as free.",
+            )
+        ]
+    if not others or asked.new is None:
+        return []
+    names = ", ".join(str(replace(holder, name=holder.name.split()[0])) for holder in others)
+    neighbours = sorted({holder.deployment for holder in others if holder.deployment})
+    return [
+        _warning(
+            f"Somebody else holds the cards: {names}.",
+            "The job will not touch them: it waits before the launch until they are gone or somebody decides.",
+            f"Stop {' and '.join(neighbours)} first." if neighbours else "Ask their owner first.",
+        )
+    ]
+
+
+def _warning(text: str, why: str, todo: str, *, blocks: bool = False) -> dict[str, Any]:
+    return {"text": text, "why": why, "todo": todo, "blocks": blocks}
