@@ -13,6 +13,7 @@ from deployments.plan.manager import Manager
 from deployments.plan.serving import Serving
 from hosts.probe.facts import HostFacts
 from hosts.probe.frames import Unknown
+from hosts.probe.processes import CLOCK_TICKS
 
 
 def _row(label: str, value: str, status: str = "info", detail: str = "") -> dict[str, str]:
@@ -85,7 +86,7 @@ def _since(start_time: int, facts: HostFacts) -> str:
     """When a process started, by our clock, as ISO text."""
     if isinstance(facts.host, Unknown):
         return ""
-    age = facts.host.uptime_seconds - start_time / facts.host.clock_ticks
+    age = facts.host.uptime_seconds - start_time / CLOCK_TICKS
     return (facts.measured_at - timedelta(seconds=age)).isoformat(timespec="seconds")
 
 

@@ -16,7 +16,7 @@ from hosts.probe.processes import (
     HostIdentity,
     ProcessDetail,
     ProcessTable,
-    parse_detail,
+    parse_details,
     parse_host,
     parse_markers,
     parse_nspids,
@@ -27,7 +27,6 @@ T = TypeVar("T")
 AGAIN = ("memory2", "memory3")
 """The memory read again at the end of the same look."""
 DF_LINE = re.compile(r"^(.*\S)\s+(\d+)\s+(\d+)\s+(\d+)\s+\d+%\s+(/.*)$", re.M | re.ASCII)
-DETAIL = re.compile(r"pid\.(\d+)\.facts", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -84,21 +83,11 @@ def read_facts(frame: Frame, *, measured_at: datetime, paths: tuple[str, ...] = 
         files=read("fds", parse_open_files),
         device_files=parse_minors(sections["minors"]) if "minors" in sections else DeviceFiles(),
         paths=read("paths", lambda section: _paths(section, paths)),
-        details=_details(sections),
+        details=MappingProxyType(
+            parse_details(sections["pids"], sections.get("commands")) if "pids" in sections else {}
+        ),
         disks=MappingProxyType({path: _disk(frame.get(f"disk.{n}"), path) for n, path in enumerate(paths)}),
     )
-
-
-def _details(sections: Mapping[str, Section]) -> Mapping[int, ProcessDetail]:
-    found: dict[int, ProcessDetail] = {}
-    for name, section in sections.items():
-        match = DETAIL.fullmatch(name)
-        cmdline = sections.get(name.replace(".facts", ".cmdline"))
-        if match and cmdline is not None:
-            detail = parse_detail(int(match.group(1)), section, cmdline)
-            if detail is not None:
-                found[detail.pid] = detail
-    return MappingProxyType(found)
 
 
 def _paths(section: Section, paths: tuple[str, ...]) -> Mapping[str, bool] | Unknown:

@@ -50,5 +50,5 @@ def answer(
 
 
 def _sources(asked: set[str]) -> set[str]:
-    more = {"pids": "pid", "disk": "paths", "fds": "minors"}
+    more = {"pids": "commands", "disk": "paths", "fds": "minors"}
     return asked | {name for cause, name in more.items() if cause in asked}

@@ -14,10 +14,15 @@ SMI_SECONDS=10
 LOCK_SECONDS=5
 EAGER_SECONDS=5
 MAX_PIDS=96
+MAX_COMMANDS=4194304
 GPU_FIELDS=index,uuid,pci.bus_id,memory.total,memory.used,memory.reserved,utilization.gpu,temperature.gpu
 GPU_FIELDS=$GPU_FIELDS,power.draw,driver_version,mig.mode.current,name
 MEMORY_FIELDS=index,uuid,pci.bus_id,memory.total,memory.used
 APP_FIELDS=pid,gpu_uuid,used_memory,process_name
+
+WORDS=$IFS
+LINES_ONLY='
+'
 
 begin() { printf '\n@relaunch %s section %s\n' "$TOKEN" "$1"; }
 done_with() { printf '\n@relaunch %s status %s\n' "$TOKEN" "$1"; }
@@ -28,7 +33,6 @@ asked() { case ",$SECTIONS," in *",$1,"*) return 0 ;; esac; return 1; }
 # What does not change while this runs, asked once.
 learn_host() {
   PID_NAMESPACE=$(readlink /proc/self/ns/pid 2>/dev/null)
-  CLOCK_TICKS=$(getconf CLK_TCK 2>/dev/null)
 }
 
 look_at_host() {
@@ -37,17 +41,29 @@ look_at_host() {
   read -r boot </proc/sys/kernel/random/boot_id
   read -r name </proc/sys/kernel/hostname
   read -r up _ </proc/uptime
-  printf 'boot_id %s\nhostname %s\nuptime %s\npid_namespace %s\nclock_ticks %s\n' \
-    "$boot" "$name" "$up" "$PID_NAMESPACE" "$CLOCK_TICKS"
-  grep -E '^(Uid|MemTotal|MemAvailable):' /proc/self/status /proc/meminfo 2>/dev/null
+  printf 'boot_id %s\nhostname %s\nuptime %s\npid_namespace %s\n' "$boot" "$name" "$up" "$PID_NAMESPACE"
+  tell_lines Uid: </proc/self/status
+  tell_lines MemTotal: MemAvailable: </proc/meminfo
   done_with 0
+}
+
+# The lines of stdin that begin with these words, in their order; reads no further than the last.
+tell_lines() {
+  while [ $# -gt 0 ] && read -r word rest; do
+    [ "$word" = "$1" ] || continue
+    printf '%s %s\n' "$word" "$rest"
+    shift
+  done
 }
 
 # --- the cards: one nvidia-smi at a time on this machine, whoever asks
 
 find_smi() {
   for SMI in nvidia-smi /usr/bin/nvidia-smi /usr/local/bin/nvidia-smi /usr/lib/wsl/lib/nvidia-smi; do
-    command -v "$SMI" >/dev/null 2>&1 && return 0
+    command -v "$SMI" >/dev/null 2>&1 || continue
+    # Put before the command, for a function in $(...) costs a fork more.
+    command -v timeout >/dev/null 2>&1 && SMI="timeout -k 2 $SMI_SECONDS $SMI"
+    return 0
   done
   SMI=
   return 1
@@ -66,19 +82,11 @@ open_lock() {
   done
 }
 
-smi() {
-  if command -v timeout >/dev/null 2>&1; then
-    timeout -k 2 "$SMI_SECONDS" "$SMI" "$@" 2>&1
-  else
-    "$SMI" "$@" 2>&1
-  fi
-}
-
 query_gpus() {
-  text=$(smi "--query-gpu=$2" --format=csv,nounits)
+  text=$($SMI "--query-gpu=$2" --format=csv,nounits 2>&1)
   status=$?
   if [ "$status" = 2 ] && [ "$2" != "$MEMORY_FIELDS" ]; then
-    text=$(smi "--query-gpu=$MEMORY_FIELDS" --format=csv,nounits)
+    text=$($SMI "--query-gpu=$MEMORY_FIELDS" --format=csv,nounits 2>&1)
     status=$?
   fi
   begin "$1"
@@ -92,7 +100,7 @@ query_each_gpu() {
   index=0
   for node in /dev/nvidia[0-9]*; do
     [ -e "$node" ] || continue
-    text=$(smi -i "$index" "--query-gpu=$2" --format=csv,nounits)
+    text=$($SMI -i "$index" "--query-gpu=$2" --format=csv,nounits 2>&1)
     status=$?
     begin "$1.$index"
     printf '%s\n' "$text"
@@ -108,7 +116,7 @@ query_cards() {
       gpus) query_gpus gpus "$GPU_FIELDS" ;;
       apps)
         begin apps
-        smi "--query-compute-apps=$APP_FIELDS" --format=csv,nounits
+        $SMI "--query-compute-apps=$APP_FIELDS" --format=csv,nounits 2>&1
         done_with $?
         ;;
     esac
@@ -170,8 +178,9 @@ look_at_devices() {
 
 look_at_processes() {
   if asked procs; then
+    procs=$(cat /proc/[0-9]*/stat 2>/dev/null)
     begin procs
-    cat /proc/[0-9]*/stat 2>/dev/null
+    printf '%s\n' "$procs"
     done_with 0
   fi
   if asked uids; then
@@ -206,42 +215,56 @@ $listening"
   begin listeners
   printf '%s\n' "$listening"
   done_with 0
-  for port in $PORTS; do
-    for inode in $(printf '%s\n' "$listening" | socket_inodes "$port"); do
-      sockets="$sockets|$inode"
-    done
+  [ -n "$PORTS" ] || return 0
+  IFS=$LINES_ONLY
+  for line in $listening; do
+    IFS=$WORDS
+    # shellcheck disable=SC2086  # cells of a line
+    see_listener $line
   done
+  IFS=$WORDS
 }
 
-# Of either list, those that listen on port $1.
-socket_inodes() {
-  awk -v ss=":$1\$" -v proc=":$(printf '%04X' "$1")\$" '
-    $1 == "LISTEN" && $4 ~ ss { for (cell = 6; cell <= NF; cell++) if (sub(/^ino:/, "", $cell)) print $cell }
-    $4 == "0A" && $2 ~ proc { print $10 }'
+# The cells of a line of either list: one that listens on a port of ours is kept in `sockets`.
+see_listener() {
+  case $1:$4 in
+    LISTEN:*) port=${4##*:} ;;
+    *:0A) port=$((0x${2##*:})) ;;
+    *) return 0 ;;
+  esac
+  case " $PORTS " in *" $port "*) ;; *) return 0 ;; esac
+  [ "$1" = LISTEN ] || { sockets="$sockets|${10}"; return 0; }
+  for cell; do
+    case $cell in ino:*) sockets="$sockets|${cell#ino:}" ;; esac
+  done
 }
 
 look_at_files() {
   held=' -> /dev/nvidia| [12] -> /.*/\.relaunch/.*/log$'
   [ -n "$sockets" ] && held="$held| -> socket:.(${sockets#|})\]"
-  leaders=$(grep -ls ') Z ' /proc/[0-9]*/stat)
   threads=
-  for leader in $leaders; do
-    threads="$threads ${leader%/stat}/task/[0-9]*/fd"
-  done
+  case $procs in '' | *') Z '*) see_headless ;; esac
   # shellcheck disable=SC2086  # patterns and lists that are meant to be split
   walk=$(ls -l /proc/[0-9]*/fd $threads 2>&1 | grep -E "^/proc/.*:\$|ermission denied|$held")
   begin fds
   printf '%s\n' "$walk"
   done_with 0
   here=
-  while read -r line; do
+  IFS=$LINES_ONLY
+  for line in $walk; do
     case $line in
       /proc/*:) here=${line#/proc/} here=${here%%/*} ;;
       *' -> '*) remember "$here" ;;
     esac
-  done <<END
-$walk
-END
+  done
+  IFS=$WORDS
+}
+
+# Where the first thread has ended, the files are those of the others.
+see_headless() {
+  for leader in $(grep -ls ') Z ' /proc/[0-9]*/stat); do
+    threads="$threads ${leader%/stat}/task/[0-9]*/fd"
+  done
 }
 
 remember() {
@@ -249,18 +272,23 @@ remember() {
   PIDS="$PIDS $1"
 }
 
+# Each line and each argument comes with the file it stands in, so that nothing in a command can pass for another's.
 look_at_pids() {
-  count=0
+  count=0 facts='' commands=''
   for pid in $PIDS; do
     count=$((count + 1))
     [ "$count" -le "$MAX_PIDS" ] || break
-    begin "pid.$pid.facts"
-    cat "/proc/$pid/status" "/proc/$pid/cgroup" 2>/dev/null
-    done_with $?
-    begin "pid.$pid.cmdline"
-    head -c 16384 "/proc/$pid/cmdline" 2>/dev/null
-    done_with $?
+    facts="$facts /proc/$pid/status /proc/$pid/cgroup"
+    commands="$commands /proc/$pid/cmdline"
   done
+  begin pids
+  # shellcheck disable=SC2086  # lists
+  grep -HE '^(Tgid|NSpid):|^[0-9]+:' $facts 2>/dev/null
+  done_with 0
+  begin commands
+  # shellcheck disable=SC2086
+  grep -azH '' $commands 2>/dev/null | head -c "$MAX_COMMANDS"
+  done_with 0
 }
 
 # --- the disk, last, for a lost network disk can hold it for long
@@ -284,7 +312,7 @@ look_at_disk() {
 
 look_around() {
   PIDS=" 1$GIVEN_PIDS" # with process 1, to whose control group the others' are compared
-  sockets=
+  sockets= procs=
   asked host && look_at_host
   asked devices && look_at_devices
   look_at_processes

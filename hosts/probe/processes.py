@@ -10,10 +10,14 @@ from types import MappingProxyType
 
 from hosts.probe.frames import Section, Unknown
 
+CLOCK_TICKS = 100
+"""Of start times, a second: what the kernel tells programs, whatever its own clock, wherever CUDA runs."""
 BOOT_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 UID_LINE = re.compile(r"^d\S+\s+\d+\s+(\d+)\s+.*?/proc/(\d+)$", re.ASCII | re.M)
 NSPID_LINE = re.compile(r"^/proc/(\d+)/status:NSpid:\s+([\d\s]+)$", re.ASCII | re.M)
 CGROUP_LINES = (r"^0::(/.+)$", r"^\d+:name=systemd:(/.*)$", r"^0::(/)$", r"^\d+:[^:\n]*:(/.*)$")
+FACT_LINE = re.compile(r"^/proc/(\d+)/(?:status|cgroup):(.*)$", re.ASCII | re.M)
+ARGUMENT = re.compile(rb"\n?/proc/(\d+)/cmdline:(.*)\Z", re.S)
 MARKER = re.compile(rb"/proc/(\d+)/environ:RELAUNCH_LAUNCH_ID=([\x21-\x7e]{1,128})\Z")
 
 
@@ -35,7 +39,6 @@ class HostIdentity:
     hostname: str
     uptime_seconds: float
     pid_namespace: str
-    clock_ticks: int
     uid: int
     memory_total_mib: int | Unknown
     memory_available_mib: int | Unknown
@@ -117,10 +120,9 @@ class ProcessTable:
 def parse_host(section: Section) -> HostIdentity | Unknown:
     """Who answered. Unknown without a boot id, a pid namespace and an uptime, for identities hang on them."""
     words = dict(line.split(" ", 1) for line in section.text.splitlines() if " " in line)
-    kib = dict(re.findall(r"meminfo:(\w+):\s+(\d{1,15}) kB", section.text, re.ASCII))
-    uid = re.search(r"status:Uid:\s+\d+\s+(\d{1,10})", section.text, re.ASCII)
+    kib = dict(re.findall(r"^(Mem\w+):\s+(\d{1,15}) kB", section.text, re.ASCII | re.M))
+    uid = re.search(r"^Uid:\s+\d+\s+(\d{1,10})", section.text, re.ASCII | re.M)
     namespace = words.get("pid_namespace", "")
-    ticks = words.get("clock_ticks", "")
     up = re.fullmatch(r"\d{1,12}(?:\.\d{1,6})?", words.get("uptime", ""), re.ASCII)
     if not BOOT_ID.fullmatch(words.get("boot_id", "")) or not namespace or not up or uid is None:
         return Unknown("The host did not say which boot it is in.")
@@ -129,7 +131,6 @@ def parse_host(section: Section) -> HostIdentity | Unknown:
         hostname=words.get("hostname", ""),
         uptime_seconds=float(up.group()),
         pid_namespace=namespace,
-        clock_ticks=int(ticks) if ticks.isascii() and ticks.isdigit() and int(ticks) else 100,
         uid=int(uid.group(1)),
         memory_total_mib=_kib_as_mib(kib.get("MemTotal")),
         memory_available_mib=_kib_as_mib(kib.get("MemAvailable")),
@@ -192,19 +193,40 @@ def parse_markers(section: Section) -> dict[int, str] | Unknown:
     return found
 
 
-def parse_detail(pid: int, facts: Section, cmdline: Section) -> ProcessDetail | None:
-    """Command line, namespaces and cgroup of one process; None when it has gone."""
-    if facts.status != 0 and not facts.content.strip():
-        return None
-    text = facts.text
+def parse_details(facts: Section, commands: Section | None) -> dict[int, ProcessDetail]:
+    """pid -> command line, namespaces and cgroup, of each process asked for that had not gone."""
+    lines: dict[int, list[str]] = {}
+    for pid, line in FACT_LINE.findall(facts.text):
+        lines.setdefault(int(pid), []).append(line)
+    argvs = _argvs(commands) if commands is not None else {}
+    return {pid: _detail(pid, "\n".join(found), argvs.get(pid, ())) for pid, found in lines.items()}
+
+
+def _argvs(commands: Section) -> dict[int, tuple[str, ...]]:
+    """Arguments, each after the name of its file: what the arguments themselves hold does not matter."""
+    found: dict[int, list[str]] = {}
+    for piece in commands.content.split(b"\0"):
+        match = ARGUMENT.match(piece)
+        if match:
+            found.setdefault(int(match.group(1)), []).append(match.group(2).decode(errors="replace"))
+    return {pid: tuple(_without_padding(argv)) for pid, argv in found.items()}
+
+
+def _without_padding(argv: list[str]) -> list[str]:
+    """A process that has named itself leaves the rest of its arguments empty."""
+    while argv and not argv[-1].rstrip("\n"):
+        argv = argv[:-1]
+    return argv
+
+
+def _detail(pid: int, text: str, argv: tuple[str, ...]) -> ProcessDetail:
     thread_group = re.search(r"^Tgid:\s+(\d+)$", text, re.M | re.ASCII)
     chain = re.search(r"^NSpid:\s+([\d\s]+?)$", text, re.M | re.ASCII)
     # Version 2, unless that is only mounted beside version 1, where systemd keeps a hierarchy of its own.
     cgroup = next(filter(None, (re.search(shape, text, re.M) for shape in CGROUP_LINES)), None)
-    argv = cmdline.text.rstrip("\0\n")
     return ProcessDetail(
         pid=pid,
-        argv=tuple(argv.split("\0")) if argv else (),
+        argv=argv,
         pids=tuple(map(int, chain.group(1).split())) if chain else (pid,),
         thread_group=int(thread_group.group(1)) if thread_group else pid,
         cgroup=cgroup.group(1) if cgroup else "",

@@ -105,7 +105,7 @@ class Machine:
     def _host(self) -> str:
         return (
             f"boot_id {self.boot}\nhostname gpu-machine\nuptime 5000.00\npid_namespace pid:[4026531836]\n"
-            "clock_ticks 100\n/proc/self/status:Uid:\t0\t0\t0\t0\n/proc/meminfo:MemTotal: 65536000 kB\n"
+            "Uid:\t0\t0\t0\t0\nMemTotal: 65536000 kB\n"
             "/proc/meminfo:MemAvailable: 65536000 kB\n"
         )
 
@@ -163,14 +163,13 @@ class Machine:
         return "\n".join(lines) + "\n"
 
     def _details(self) -> dict[str, Content]:
-        found: dict[str, Content] = {}
+        facts = commands = ""
         for pid, proc in {1: Proc(1, 1, "init"), **self.procs}.items():
             chain = "\t".join(map(str, proc.pids or (pid,)))
-            found[f"pid.{pid}.facts"] = (
-                f"Name:\t{proc.comm}\nTgid:\t{pid}\nNSpid:\t{chain}\n0::{self.cgroups.get(pid, '/')}\n"
-            )
-            found[f"pid.{pid}.cmdline"] = "\0".join(proc.command.split()) + "\0"
-        return found
+            status, cgroup = f"/proc/{pid}/status", f"/proc/{pid}/cgroup"
+            facts += f"{status}:Tgid:\t{pid}\n{status}:NSpid:\t{chain}\n{cgroup}:0::{self.cgroups.get(pid, '/')}\n"
+            commands += "".join(f"/proc/{pid}/cmdline:{word}\0" for word in proc.command.split())
+        return {"pids": facts, "commands": commands}
 
     def _disk(self, paths: tuple[str, ...]) -> dict[str, Content]:
         there = "".join(f"{n} {'no' if path in self.missing_paths else 'yes'}\n" for n, path in enumerate(paths))

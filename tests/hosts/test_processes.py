@@ -10,7 +10,7 @@ from hosts.probe.processes import (
     ProcessIdentity,
     ProcessTable,
     descendants,
-    parse_detail,
+    parse_details,
     parse_host,
     parse_markers,
     parse_nspids,
@@ -24,10 +24,9 @@ HOST_TEXT = f"""boot_id {BOOT}
 hostname gpu1
 uptime 1415.78
 pid_namespace pid:[4026531836]
-clock_ticks 100
-/proc/self/status:Uid:\t0\t0\t0\t0
-/proc/meminfo:MemTotal:       24684092 kB
-/proc/meminfo:MemAvailable:   24305068 kB
+Uid:\t0\t0\t0\t0
+MemTotal:       24684092 kB
+MemAvailable:   24305068 kB
 """
 
 
@@ -50,7 +49,7 @@ def table() -> ProcessTable:
 
 
 def test_who_answered(host: HostIdentity) -> None:
-    assert (host.boot_id, host.hostname, host.uid, host.clock_ticks) == (BOOT, "gpu1", 0, 100)
+    assert (host.boot_id, host.hostname, host.uid) == (BOOT, "gpu1", 0)
     assert (host.memory_total_mib, host.memory_available_mib) == (24105, 23735)
 
 
@@ -117,12 +116,27 @@ def test_launch_markers() -> None:
 
 
 def test_details_of_a_process() -> None:
-    facts = section("Name:\tpython3\nTgid:\t600\nNSpid:\t1600\t600\n0::/lxc/129/ns/.lxc\n")
-    detail = parse_detail(600, facts, section(b"python3\0-m\0sglang.launch_server\0--port\0" + b"30000\0"))
-    assert detail is not None
-    assert detail.argv == ("python3", "-m", "sglang.launch_server", "--port", "30000")
-    assert (detail.pids, detail.cgroup, detail.thread_group) == ((1600, 600), "/lxc/129/ns/.lxc", 600)
-    assert parse_detail(600, section("", 1), section("", 1)) is None
+    facts = section(
+        "/proc/600/status:Tgid:\t600\n/proc/600/status:NSpid:\t1600\t600\n/proc/600/cgroup:0::/lxc/129/ns/.lxc\n"
+        "/proc/601/status:Tgid:\t601\n/proc/601/cgroup:0::/\n"
+    )
+    words = ["python3", "-m", "sglang.launch_server", "--port", "30000"]
+    found = parse_details(facts, commands(600, *words, "", ""))
+    assert found[600].argv == tuple(words)
+    assert (found[600].pids, found[600].cgroup, found[600].thread_group) == ((1600, 600), "/lxc/129/ns/.lxc", 600)
+    assert (found[601].argv, found[601].pids) == ((), (601,))
+    assert parse_details(section("", 1), None) == {}
+
+
+def commands(pid: int, *words: str) -> Section:
+    return section("".join(f"/proc/{pid}/cmdline:{word}\0" for word in words))
+
+
+def test_no_argument_can_pass_for_another_process() -> None:
+    facts = section("/proc/600/status:Tgid:\t600\n/proc/601/status:Tgid:\t601\n")
+    evil = "x\n/proc/600/cmdline:root's\n"
+    found = parse_details(facts, Section("commands", commands(601, evil).content + commands(600, "a b").content, 0))
+    assert (found[600].argv, found[601].argv) == (("a b",), (evil,))
 
 
 def open_files(stem: str) -> OpenFiles:

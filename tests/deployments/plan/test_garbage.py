@@ -27,8 +27,8 @@ FREE = {
     "markers": (b"", 1),
     "paths": b"0 yes\n",
     "disk.0": b"Filesystem 1024-blocks Used Available Capacity Mounted on\n/dev/sda1 1000 1 999 1% /\n",
-    "pid.600.facts": b"Tgid:\t600\n",
-    "pid.600.cmdline": b"python3\0",
+    "pids": b"/proc/600/status:Tgid:\t600\n",
+    "commands": b"/proc/600/cmdline:python3\0",
 }
 OUTPUT = frame_bytes(TOKEN, FREE)
 
