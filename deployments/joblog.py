@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import codecs
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 from django.db import transaction
@@ -52,13 +54,22 @@ class JobLog:
         self._claim = claim
         self.job_id = claim.job_id
         self._next = (LogChunk.objects.filter(job_id=claim.job_id).aggregate(last=Max("seq"))["last"] or 0) + 1
+        self._waiting: list[LogChunk] = []
 
     def say(self, text: str, *, step: str) -> None:
-        """One line of the panel's own, for the reader of the job."""
-        self.store(self.line(text, step=step))
+        """One line of the panel's own, for the reader of the job, stored at once."""
+        self.store(self._line(text, step=step))
 
-    def line(self, text: str, *, step: str) -> LogChunk:
-        """What ``say`` stores, to be stored together with something else."""
+    def say_soon(self, text: str, *, step: str) -> None:
+        """A line that is stored with the next write of the job: a transaction of its own takes its time."""
+        self._waiting.append(self._line(text, step=step))
+
+    def flush(self) -> None:
+        """Store what waits."""
+        if self._waiting:
+            self.store()
+
+    def _line(self, text: str, *, step: str) -> LogChunk:
         return LogChunk(source=LogChunk.Source.PANEL, step=step, text=mask_text(text.rstrip("\n")) + "\n")
 
     def store(self, *chunks: LogChunk, launch: Launch | None = None) -> None:
@@ -66,26 +77,32 @@ class JobLog:
 
         Raises LeaseLost.
         """
-        with transaction.atomic():
-            if not Job.held(self._claim).update(owner=self._claim.owner):
-                raise LeaseLost
-            for seq, chunk in enumerate(chunks, self._next):
-                chunk.job_id, chunk.seq = self.job_id, seq
-                chunk.save(force_insert=True)
+        with self.transaction(*chunks):
             if launch is not None:
                 launch.save(update_fields=LOG_FIELDS)
-        self._stored(len(chunks))
 
-    def say_held(self, text: str, *, step: str) -> None:
-        """As ``say``, inside a transaction that has made sure that the job is ours."""
-        chunk = self.line(text, step=step)
-        chunk.job_id, chunk.seq = self.job_id, self._next
-        chunk.save(force_insert=True)
-        self._stored(1)
+    @contextlib.contextmanager
+    def transaction(self, *chunks: LogChunk, **fields: Any) -> Iterator[None]:
+        """A transaction that holds only while the job is ours; what waits to be said, and ``chunks``, come with it.
 
-    def _stored(self, count: int) -> None:
-        self._next += count
-        hints.hint(f"joblog:{self.job_id}")
+        ``fields`` of the job are set in the statement that makes sure of that. Raises LeaseLost.
+        """
+        waiting, self._waiting = self._waiting, []
+        stored = [*waiting, *chunks]
+        try:
+            with transaction.atomic():
+                if not Job.held(self._claim).update(**(fields or {"owner": self._claim.owner})):
+                    raise LeaseLost
+                for seq, chunk in enumerate(stored, self._next):
+                    chunk.job_id, chunk.seq = self.job_id, seq
+                LogChunk.objects.bulk_create(stored)
+                yield
+        except BaseException:
+            self._waiting = [*waiting, *self._waiting]
+            raise
+        self._next += len(stored)
+        if stored:
+            hints.hint(f"joblog:{self.job_id}")
 
     def server(self, launch: Launch, *, step: str) -> ServerLog:
         """Where the bytes of this launch's own log go; it goes on where an earlier worker stopped."""
@@ -192,7 +209,8 @@ class ServerLog:
         text = self.flush()
         self._recent = b""
         self._launch.log_file, self._launch.log_begins_at, self._launch.log_mark = file, self.offset, ""
-        self._log.store(self._log.line(BEGUN_ANEW[why], step=self._step), launch=self._launch)
+        self._log.say_soon(BEGUN_ANEW[why], step=self._step)
+        self._log.store(launch=self._launch)
         return text
 
     @property

@@ -23,7 +23,7 @@ from deployments import tasks
 from deployments.decisions.recovery import retry_in
 from deployments.joblog import JobLog, LeaseLost
 from deployments.lifecycle import ENDED, ENDS_SERVER, LIVE_LAUNCH, JobState, LaunchState, ServiceState, StepState
-from deployments.models import Deployment, Gate, Job, JobStep, Launch, Placement
+from deployments.models import Deployment, Gate, Job, JobStep, Launch
 from deployments.models.job import Claim
 from deployments.remote.locks import release_cards
 from deployments.steps.base import GateOpened, HandBack, JobCancelled, StepContext, StepFailed
@@ -70,7 +70,7 @@ def _walk(claim: Claim, told_to_stop: Callable[[], bool]) -> None:
     """Do the steps that are not done, in order, until one of them does not end well."""
     log = JobLog(claim)
     step: JobStep | None = None
-    placement: Placement | None = None
+    context: StepContext | None = None
     try:
         while (step := _next_step(claim)) is not None:
             context = StepContext(
@@ -79,9 +79,8 @@ def _walk(claim: Claim, told_to_stop: Callable[[], bool]) -> None:
                 log=log,
                 links=links.borrow,
                 told_to_stop=told_to_stop,
-                placement=placement,
+                before=context,
             )
-            placement = context.placement
             context.heed()
             regain(context)
             _begin(context)
@@ -126,6 +125,7 @@ def _begin(context: StepContext) -> None:
 
 def _settle(claim: Claim, step: JobStep | None, log: JobLog, error: Exception | None) -> None:
     """The one place where a job changes its state after work on it."""
+    log.flush()
     job = Job.objects.get(pk=claim.job_id)
     match error:
         case None:

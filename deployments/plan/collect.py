@@ -74,7 +74,7 @@ def recipe_of(revision: Revision | None) -> Recipe | None:
 
 def cards_of(ctx: StepContext) -> tuple[Card, ...]:
     """The deployment's cards. One that the host has lost keeps its uuid as its name."""
-    known = {gpu.uuid: gpu for gpu in ctx.placement.gpus}
+    known = {gpu.uuid: gpu for gpu in ctx.gpus}
     return tuple(
         Card(uuid, f"GPU {known[uuid].index}", known[uuid].baseline_mib) if uuid in known else Card(uuid, uuid, None)
         for uuid in ctx.placement.gpu_uuids

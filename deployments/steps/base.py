@@ -13,9 +13,9 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
+from functools import cached_property
 from typing import Any
 
-from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 
@@ -38,7 +38,7 @@ from deployments.models import (
     Revision,
 )
 from deployments.models.job import Claim
-from hosts.models import Host
+from hosts.models import Gpu, Host
 from hosts.transport.base import Transport
 
 RENEW_SECONDS = 1.0
@@ -94,8 +94,8 @@ class EffectRecord:
 class StepContext:
     """One step of one claimed job. Every write fails with LeaseLost once the claim is gone.
 
-    ``closing``: the job is being ended; a cancel or the worker's stop do not interrupt that. ``placement``: that of
-    the step before; a job's place does not change.
+    ``closing``: the job is being ended; a cancel or the worker's stop do not interrupt that. ``before``: the step
+    that this worker has done just before; what the job is about does not change.
     """
 
     def __init__(
@@ -107,15 +107,15 @@ class StepContext:
         links: Callable[[Host], contextlib.AbstractContextManager[Transport]],
         told_to_stop: Callable[[], bool],
         closing: bool = False,
-        placement: Placement | None = None,
+        before: StepContext | None = None,
     ) -> None:
         self.claim = claim
         self.step = step
         self.log = log
-        self.job: Job = Job.objects.select_related(*JOB_RELATED).get(pk=claim.job_id)
+        self.job: Job = before.job if before else Job.objects.select_related(*JOB_RELATED).get(pk=claim.job_id)
         assert self.job.deployment is not None
         self.deployment: Deployment = self.job.deployment
-        self.placement: Placement = placement or self.deployment.placement
+        self.placement: Placement = before.placement if before else self.deployment.placement
         self.host: Host = self.placement.host
         self.links = links
         self._told_to_stop = told_to_stop
@@ -130,6 +130,16 @@ class StepContext:
         revision = self.job.previous_revision if self.step.way_back else self.job.revision
         assert revision is not None
         return revision
+
+    @cached_property
+    def gpus(self) -> list[Gpu]:
+        """The rows of the deployment's cards, in index order, as they were when the step first asked."""
+        return self.placement.gpus
+
+    @cached_property
+    def verified(self) -> JobStep:
+        """The verify step of this round, as it was when this step first asked."""
+        return self.job.steps.filter(name="verify", way_back=self.step.way_back).order_by("-position")[0]
 
     @property
     def engine(self) -> Engine:
@@ -152,18 +162,15 @@ class StepContext:
             return
         self.checkpoint()
 
-    def heed(self) -> None:
-        """At the start of a step, whose job was read just now: as ``checkpoint``, without asking the database."""
-        if self._told_to_stop():
-            raise HandBack
-        if self.job.cancel_requested_by:
-            raise JobCancelled
-
     def checkpoint(self) -> None:
-        """As ``tick``, at once: before each act."""
-        if not Job.renew(self.claim):
-            raise LeaseLost
+        """As ``tick``, at once."""
+        with self.log.transaction(lease_until=Job.lease_from_now()):
+            pass
         self._renewed = time.monotonic()
+        self.heed()
+
+    def heed(self) -> None:
+        """Raises HandBack when this worker was told to stop, JobCancelled when a person cancelled."""
         if self._closing:
             return
         if self._told_to_stop():
@@ -174,8 +181,8 @@ class StepContext:
     # --- Saying and remembering
 
     def say(self, text: str) -> None:
-        """A line in the job's log."""
-        self.log.say(text, step=self.step.name)
+        """A line in the job's log, stored with the next write or within a second."""
+        self.log.say_soon(text, step=self.step.name)
 
     def measured(
         self,
@@ -201,12 +208,19 @@ class StepContext:
             measured_at=timezone.now(),
         )
 
-    def show(self, checks: Sequence[Check]) -> None:
-        """Show measured facts, all of them at once; the same ``key`` again replaces what was shown."""
+    def show(self, checks: Sequence[Check], *, used_mib: Mapping[str, int | None] | None = None) -> None:
+        """Show measured facts, all of them at once; the same ``key`` again replaces what was shown.
+
+        ``used_mib``: a point of the memory curve, as of ``readings``, stored with them.
+        """
         with self.writing():
             Check.objects.bulk_create(
                 checks, update_conflicts=True, unique_fields=["step", "key"], update_fields=CHECK_FIELDS
             )
+            if used_mib:
+                self._store_readings(used_mib)
+        if used_mib:
+            hints.hint(f"readings:{self.job.pk}")
 
     def check(self, key: str, label: str, status: CheckStatus, **facts: str) -> None:
         """Show one measured fact; ``facts`` as of ``measured``."""
@@ -220,14 +234,15 @@ class StepContext:
 
     def readings(self, used_mib: Mapping[str, int | None]) -> None:
         """A point of the memory curve: MiB by card uuid, None where it could not be measured."""
-        now = timezone.now()
-        with transaction.atomic():
-            if not Job.held(self.claim).update(owner=self.claim.owner):
-                raise LeaseLost
-            JobReading.objects.bulk_create(
-                JobReading(job=self.job, gpu_uuid=uuid, at=now, used_mib=used) for uuid, used in used_mib.items()
-            )
+        with self.log.transaction():
+            self._store_readings(used_mib)
         hints.hint(f"readings:{self.job.pk}")
+
+    def _store_readings(self, used_mib: Mapping[str, int | None]) -> None:
+        now = timezone.now()
+        JobReading.objects.bulk_create(
+            JobReading(job=self.job, gpu_uuid=uuid, at=now, used_mib=used) for uuid, used in used_mib.items()
+        )
 
     def reading_said(self, words: Sequence[str]) -> None:
         """A point of the curve from a script's line: uuid and MiB. Cards of others are not ours to show."""
@@ -240,9 +255,7 @@ class StepContext:
 
         ``fields`` of the job are set in the same statement.
         """
-        with transaction.atomic():
-            if not Job.held(self.claim).update(version=F("version") + 1, **fields):
-                raise LeaseLost
+        with self.log.transaction(version=F("version") + 1, **fields):
             yield
         hints.hint(f"job:{self.job.pk}")
 
@@ -250,10 +263,10 @@ class StepContext:
 
     def effect(self, kind: EffectKind, *, command: str, target: Mapping[str, Any]) -> EffectRecord:
         """Store the intent of an act: from here on the host counts as touched. Raises StepFailed where only to look."""
-        self.checkpoint()
-        if Host.objects.filter(pk=self.host.pk, look_only=True).exists():
-            raise StepFailed(f"{self.host} has been made look-only meanwhile.", hint="Nothing more is done there.")
-        with self.writing(touched=True):
+        with self.writing(touched=True, lease_until=Job.lease_from_now()):
+            self.heed()
+            if Host.objects.filter(pk=self.host.pk, look_only=True).exists():
+                raise StepFailed(f"{self.host} has been made look-only meanwhile.", hint="Nothing more is done there.")
             effect = Effect.objects.create(
                 job=self.job,
                 step=self.step,
@@ -262,6 +275,7 @@ class StepContext:
                 command=mask_text(command),
                 target=dict(target),
             )
+        self._renewed = time.monotonic()
         self.job.touched = True
         return EffectRecord(effect, self.writing)
 
@@ -330,8 +344,8 @@ class StepContext:
     def finish(self, summary: str) -> None:
         """The step has reached its goal."""
         summary = mask_text(summary)
+        self.say(summary)
         with self.writing():
-            self.log.say_held(summary, step=self.step.name)
             JobStep.objects.filter(pk=self.step.pk).update(
                 state=StepState.DONE, summary=summary, ended_at=timezone.now()
             )

@@ -225,8 +225,7 @@ def _cards_in_use(ctx: StepContext, row: Launch, transport: Transport) -> list[s
     facts = probe(transport, sections=IN_USE, timeout=PROBE_SECONDS, sudo=ctx.host.sudo, tick=ctx.tick)
     seen = cards_seen(facts, cards)
     _stays_on_its_cards(ctx, row, facts)
-    ctx.readings({card.uuid: card.used_mib for card in seen})
-    ctx.show([_card_in_use(ctx, card) for card in seen])
+    ctx.show([_card_in_use(ctx, card) for card in seen], used_mib={card.uuid: card.used_mib for card in seen})
     return [card.label for card in seen if card.is_free]
 
 
@@ -319,7 +318,7 @@ def _fail_ended(ctx: StepContext, row: Launch, code: int | None) -> NoReturn:
 
 def _were_clean(ctx: StepContext, row: Launch) -> bool | None:
     """Was every card at its baseline just before this start? Measured by the launch script itself."""
-    gpus = ctx.placement.gpus
+    gpus = ctx.gpus
     if not gpus or any(gpu.uuid not in row.memory_before for gpu in gpus):
         return None
     return all(row.memory_before[gpu.uuid] <= limit_for(gpu.baseline_mib) for gpu in gpus)

@@ -24,7 +24,7 @@ FRESH = timedelta(seconds=10)
 
 def launch(ctx: StepContext) -> None:
     """Look whether this launch already exists on the host, else start it; record who it is."""
-    if _is_old(_verified(ctx).data) and not _is_there(ctx):
+    if _is_old(ctx.verified.data) and not _is_there(ctx):
         _back_to_verify(ctx, "What verify has seen is older than 10 s.")
         return
     row = _intend(ctx)
@@ -83,7 +83,7 @@ def _intend(ctx: StepContext) -> Launch:
             "workdir": ctx.revision.workdir,
             "port": ctx.revision.port,
         },
-        memory_before=_verified(ctx).data.get("memory", {}),
+        memory_before=ctx.verified.data.get("memory", {}),
     )
     with ctx.writing():
         # Verify has seen that nothing of an earlier launch lives.
@@ -93,11 +93,6 @@ def _intend(ctx: StepContext) -> Launch:
         row.save(force_insert=True)
     ctx.remember(launch=str(row.pk))
     return row
-
-
-def _verified(ctx: StepContext) -> JobStep:
-    """The verify step of this round."""
-    return ctx.job.steps.filter(name="verify", way_back=ctx.step.way_back).order_by("-position")[0]
 
 
 def _send(ctx: StepContext, row: Launch, *, mode: str) -> list[Said]:
@@ -138,7 +133,7 @@ def _script(ctx: StepContext, row: Launch, *, mode: str, lock: bool) -> Script:
         *(["locks"] if lock and mode == "start" else []),
         "launch",
         fence=ctx.claim.fence,
-        boot_id=_verified(ctx).data.get("boot_id", ""),
+        boot_id=ctx.verified.data.get("boot_id", ""),
         mode="take",
         **locks,
         mode_launch=mode,
@@ -146,8 +141,8 @@ def _script(ctx: StepContext, row: Launch, *, mode: str, lock: bool) -> Script:
         port=row.revision.port,
         program=row.revision.argv[0],
         workdir=row.revision.workdir,
-        limits=[f"{gpu.uuid}={limit_for(gpu.baseline_mib)}" for gpu in ctx.placement.gpus],
-        force=1 if _verified(ctx).data.get("forced") else 0,
+        limits=[f"{gpu.uuid}={limit_for(gpu.baseline_mib)}" for gpu in ctx.gpus],
+        force=1 if ctx.verified.data.get("forced") else 0,
         run=wrapper(row.revision.argv, env=env, workdir=row.revision.workdir),
     )
 
@@ -157,7 +152,7 @@ def _card_env(ctx: StepContext, row: Launch) -> dict[str, str]:
     assert row.revision is not None
     if CARDS_VARIABLE in row.revision.env or not ctx.placement.gpu_uuids:
         return {}
-    return {CARDS_VARIABLE: ",".join(gpu.uuid for gpu in ctx.placement.gpus)}
+    return {CARDS_VARIABLE: ",".join(gpu.uuid for gpu in ctx.gpus)}
 
 
 def _outcome(said: list[Said]) -> str:
@@ -224,7 +219,7 @@ def _back_to_verify(ctx: StepContext, why: str) -> None:
     ctx.say(f"Not started. {why} Looking again.")
     with ctx.writing():
         again = {"state": StepState.PENDING, "ended_at": None}
-        JobStep.objects.filter(pk=_verified(ctx).pk).update(data={}, **again)
+        JobStep.objects.filter(pk=ctx.verified.pk).update(data={}, **again)
         JobStep.objects.filter(pk=ctx.step.pk).update(**again)
 
 

@@ -97,7 +97,6 @@ def _look(ctx: StepContext, record: Record | None) -> tuple[Round, Verdict, str]
                 seen = _round(ctx, facts, record, others_on, cards_seen(replace(facts, gpus=gpus), cards))
                 if not rounds or rounds[-1] != seen:
                     _show(ctx, seen)
-                    ctx.readings({card.uuid: card.used_mib for card in seen.cards})
                 rounds.append(seen)
             verdict = decide(list(rounds), policy, elapsed=(timezone.now() - began).total_seconds())
             if not isinstance(verdict, KeepLooking):
@@ -154,7 +153,8 @@ def _others_on_node(ctx: StepContext) -> tuple[HolderSeen, ...]:
 
 def _show(ctx: StepContext, seen: Round) -> None:
     """The round as checks, each with value, limit and source."""
-    ctx.show([*(_card(ctx, card) for card in seen.cards), _holders(ctx, seen), _old(ctx, seen), _port(ctx, seen)])
+    checks = [*(_card(ctx, card) for card in seen.cards), _holders(ctx, seen), _old(ctx, seen), _port(ctx, seen)]
+    ctx.show(checks, used_mib={card.uuid: card.used_mib for card in seen.cards})
 
 
 def _card(ctx: StepContext, card: CardSeen) -> Check:
