@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from django.db import InterfaceError, OperationalError, close_old_connections, transaction
+from django.db.models import F
 from django.utils import timezone
 
 from controlpanel import audit
@@ -72,7 +73,7 @@ def _walk(claim: Claim, told_to_stop: Callable[[], bool]) -> None:
     step: JobStep | None = None
     context: StepContext | None = None
     try:
-        while (step := _next_step(claim)) is not None:
+        while (step := _enter_next(claim, log, after=context)) is not None:
             context = StepContext(
                 claim=claim,
                 step=step,
@@ -83,7 +84,6 @@ def _walk(claim: Claim, told_to_stop: Callable[[], bool]) -> None:
             )
             context.heed()
             regain(context)
-            _begin(context)
             STEPS[step.name](context)
     except (LeaseLost, *DATABASE_FAILS):
         raise
@@ -109,18 +109,18 @@ def _resolve_launches(claim: Claim, log: JobLog) -> None:
         Job.held(claim).update(contact_lost_at=None)  # the host has answered
 
 
-def _next_step(claim: Claim) -> JobStep | None:
-    open_steps = JobStep.objects.filter(job_id=claim.job_id, state__in=(StepState.PENDING, StepState.RUNNING))
-    return open_steps.order_by("position").first()
-
-
-def _begin(context: StepContext) -> None:
-    """Mark the step as running, and keep the lease."""
-    step = context.step
-    with context.writing(summary="", hint="", lease_until=Job.lease_from_now()):
-        if step.state == StepState.PENDING:
+def _enter_next(claim: Claim, log: JobLog, *, after: StepContext | None) -> JobStep | None:
+    """Store the end of the step before and begin the next one; None when there is none left."""
+    with log.transaction(version=F("version") + 1, summary="", hint="", lease_until=Job.lease_from_now()):
+        if after is not None:
+            after.store_end()
+        open_steps = JobStep.objects.filter(job_id=claim.job_id, state__in=(StepState.PENDING, StepState.RUNNING))
+        step = open_steps.order_by("position").first()
+        if step is not None and step.state == StepState.PENDING:
             step.state, step.started_at = StepState.RUNNING, timezone.now()
             step.save(update_fields=["state", "started_at"])
+    _tell(claim.job_id)
+    return step
 
 
 def _settle(claim: Claim, step: JobStep | None, log: JobLog, error: Exception | None) -> None:

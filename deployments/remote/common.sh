@@ -85,7 +85,7 @@ take_fence() {
 # kernel walks over all connections that there could be.
 listening_on() {
     if SOCKETS=$(ss -Hltne "sport = :$1" 2> /dev/null); then
-        printf '%s\n' "$SOCKETS" | sed -n 's/.* ino:\([0-9]*\) .*/\1/p'
+        [ -z "$SOCKETS" ] || printf '%s\n' "$SOCKETS" | sed -n 's/.* ino:\([0-9]*\) .*/\1/p'
     else
         cat /proc/net/tcp /proc/net/tcp6 2> /dev/null |
             awk -v p=":$(printf '%04X' "$1")\$" '$2 ~ p && $4 == "0A" { print $10 }'

@@ -63,12 +63,23 @@ command -v "$PROGRAM" > /dev/null 2>&1 || refuse "the program $PROGRAM is not th
 BUSY=$(listening_on "$PORT")
 [ -z "$BUSY" ] || { say portbusy "$PORT"; exit 0; }
 
+NEWLINE='
+'
+# The MiB that card $1 holds, into USED; empty when it was not said.
+find_used() {
+    USED=''
+    case $NEWLINE$READING$NEWLINE in *"$NEWLINE$1, "*) ;; *) return 0 ;; esac
+    USED=${READING##*"$1, "}
+    USED=${USED%%"$NEWLINE"*}
+    case $USED in *[!0-9]*) USED='' ;; esac
+}
+
 if [ -n "$LIMITS" ]; then
     READING=$(timeout -k 2 10 nvidia-smi --query-gpu=uuid,memory.used --format=csv,noheader,nounits 2>&1)
     for WORD in $LIMITS; do
-        USED=$(printf '%s\n' "$READING" | sed -n "s/^${WORD%=*}, \([0-9][0-9]*\)\$/\1/p")
+        find_used "${WORD%=*}"
         if [ -z "$USED" ]; then
-            [ "$FORCE" = 1 ] || { say unmeasured "${WORD%=*}" "$(printf '%s' "$READING" | head -n 1)"; exit 0; }
+            [ "$FORCE" = 1 ] || { say unmeasured "${WORD%=*}" "${READING%%"$NEWLINE"*}"; exit 0; }
         else
             say memory "${WORD%=*}" "$USED"
             [ "$USED" -le "${WORD#*=}" ] || [ "$FORCE" = 1 ] || { say notfree "${WORD%=*}" "$USED" "${WORD#*=}"; exit 0; }
@@ -81,8 +92,13 @@ mkdir "$DIR" 2> /dev/null || refuse "cannot make $DIR: the disk may be full"
     mv "$BASE/live.new" "$BASE/live" || { rm -rf "$DIR"; refuse "cannot write in $DIR: the disk may be full"; }
 # -f and no "&": a background job of a shell would ignore SIGINT and SIGQUIT for ever, and its children too. Where we
 # are below one ourselves (the panel's own machine, a panel started with "&"), only env can undo it, since coreutils 8.31.
-RESET='env --default-signal=INT,QUIT'
-$RESET true 2> /dev/null || RESET=''
+RESET=''
+while read -r KEY MASK; do [ "$KEY" != SigIgn: ] || break; done < /proc/self/status
+MASK=${MASK:-6} # of signals; SIGINT is the second, SIGQUIT the third
+if [ $((0x${MASK#"${MASK%?}"} & 6)) != 0 ]; then
+    RESET='env --default-signal=INT,QUIT'
+    $RESET true 2> /dev/null || RESET=''
+fi
 umask "$UMASK"
 $RESET setsid -f sh "$DIR/run" "$DIR" < /dev/null > /dev/null 2>&1 3<&- 9>&- || refuse "setsid -f failed (package util-linux)"
 tell_record started

@@ -16,9 +16,18 @@ is_ours() {
     return 1
 }
 
+# This very job has taken it before, in the place where it would do so now.
+is_taken() {
+    HELD=''
+    read -r HELD 2> /dev/null < "$PLACE/$1" || return 1
+    case $HELD in "${HOLDER%|*|*}|"*) return 0 ;; esac
+    return 1
+}
+
 take_locks() {
     lock_places
     for CARD in $CARDS; do
+        is_taken "$CARD" && continue
         for FILE in "/run/lock/relaunch/$CARD" "/tmp/relaunch-locks/$CARD"; do
             HELD=''
             [ -e "$FILE" ] || continue
@@ -40,13 +49,15 @@ take_locks() {
 }
 
 release_locks() {
+    GONE=''
     for CARD in $CARDS; do
         for FILE in "/run/lock/relaunch/$CARD" "/tmp/relaunch-locks/$CARD"; do
             HELD=''
             read -r HELD 2> /dev/null < "$FILE" || continue
-            is_ours "$HELD" && rm -f "$FILE"
+            is_ours "$HELD" && GONE="$GONE $FILE"
         done
     done
+    [ -z "$GONE" ] || rm -f $GONE
 }
 
 # An older worker must neither take what a newer one has given back, nor give back what it holds.

@@ -8,8 +8,9 @@ mkdir "$DIR/begun" || exit 0
     set -- ${STAT##*) }
     shift 19
     # A server that nobody could find again must not run: no record, no start.
-    printf 'pid %s\nstart %s\nboot %s\npidns %s\n' "$PID" "$1" "$(cat /proc/sys/kernel/random/boot_id)" \
-        "$(readlink /proc/self/ns/pid)" > "$DIR/record.new" && mv "$DIR/record.new" "$DIR/record" || exit 125
+    read -r BOOT < /proc/sys/kernel/random/boot_id
+    printf 'pid %s\nstart %s\nboot %s\npidns %s\n' "$PID" "$1" "$BOOT" "$(readlink /proc/self/ns/pid)" \
+        > "$DIR/record.new" && mv "$DIR/record.new" "$DIR/record" || exit 125
     exec < /dev/null >> "$DIR/log" 2>&1
 @COMMAND@
 )

@@ -121,6 +121,7 @@ class StepContext:
         self._told_to_stop = told_to_stop
         self._closing = closing
         self._renewed = time.monotonic()
+        self._end: dict[str, Any] = {}
 
     # --- What it is about
 
@@ -228,9 +229,13 @@ class StepContext:
 
     def remember(self, **facts: Any) -> None:
         """Keep facts with the step, for when it is run again by another worker."""
-        self.step.data = {**self.step.data, **facts}
         with self.writing():
-            JobStep.objects.filter(pk=self.step.pk).update(data=self.step.data)
+            self.keep(**facts)
+
+    def keep(self, **facts: Any) -> None:
+        """As ``remember``, for use inside ``writing``."""
+        self.step.data = {**self.step.data, **facts}
+        JobStep.objects.filter(pk=self.step.pk).update(data=self.step.data)
 
     def readings(self, used_mib: Mapping[str, int | None]) -> None:
         """A point of the memory curve: MiB by card uuid, None where it could not be measured."""
@@ -341,11 +346,15 @@ class StepContext:
         """The newest answer to a gate of this kind, used up or not."""
         return self.step.gates.filter(kind=kind).exclude(answered_at=None).order_by("-id").first()
 
-    def finish(self, summary: str) -> None:
-        """The step has reached its goal."""
+    def finish(self, summary: str, **facts: Any) -> None:
+        """The step has reached its goal. ``facts`` are kept with it. Stored when the runner goes on to the next."""
         summary = mask_text(summary)
         self.say(summary)
-        with self.writing():
-            JobStep.objects.filter(pk=self.step.pk).update(
-                state=StepState.DONE, summary=summary, ended_at=timezone.now()
-            )
+        self._end = {"state": StepState.DONE, "summary": summary, "ended_at": timezone.now()}
+        if facts:
+            self._end["data"] = {**self.step.data, **facts}
+
+    def store_end(self) -> None:
+        """Store that the step has reached its goal, if it has; in the transaction in which the next one begins."""
+        if self._end:
+            JobStep.objects.filter(pk=self.step.pk).update(**self._end)

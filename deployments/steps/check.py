@@ -127,7 +127,7 @@ def _take(ctx: StepContext, log: ServerLog, readiness: Readiness, said: Said) ->
         case "listen":
             before = readiness.listener
             readiness.listener = Listener(said.rest[0])
-            if readiness.listener != before:
+            if readiness.listener != before and not readiness.may_be_ready:
                 _show(ctx, readiness)
         case "gpu":
             ctx.reading_said(said.rest)

@@ -91,7 +91,7 @@ def _intend(ctx: StepContext) -> Launch:
             state=LaunchState.ENDED, ended_at=timezone.now(), end_reason="no process of it was left"
         )
         row.save(force_insert=True)
-    ctx.remember(launch=str(row.pk))
+        ctx.keep(launch=str(row.pk))
     return row
 
 

@@ -214,11 +214,15 @@ def _free(ctx: StepContext, last: Round, boot_id: str) -> None:
         if card.uuid in unlearnt and card.used_mib is not None and card.used_mib <= CEILING_MIB:
             Gpu.objects.filter(host=ctx.host, uuid=card.uuid, baseline_mib=None).update(baseline_mib=card.used_mib)
     memory = {card.uuid: card.used_mib for card in last.cards}
-    ctx.remember(memory=memory, boot_id=boot_id, verified_at=timezone.now().isoformat())
     if ctx.job.kind == JobKind.STOP:
         with ctx.writing():
             Deployment.objects.filter(pk=ctx.deployment.pk).update(
                 state=ServiceState.STOPPED, state_since=timezone.now(), state_detail=f"stopped by job {ctx.job.pk}"
             )
     total = len(last.cards)
-    ctx.finish(f"{'The card is' if total == 1 else f'All {total} cards are'} at the baseline, and the port is free.")
+    ctx.finish(
+        f"{'The card is' if total == 1 else f'All {total} cards are'} at the baseline, and the port is free.",
+        memory=memory,
+        boot_id=boot_id,
+        verified_at=timezone.now().isoformat(),
+    )
