@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from lab import network, stuck, syscalls, tree
+from lab import network, port_hold, stuck, syscalls, tree
 from lab.gpus import state
 from lab.host import Host, MachineError, wait_until
 from lab.node import Container
@@ -113,6 +113,22 @@ class Faults:
 
     def power_on(self, host: Host) -> None:
         host.start()
+
+    # -- ports
+
+    def port_hold(self, host: Host | Container, kind: str, port: int | str) -> int:
+        """Let a process have a port in one of the ways of port_hold.py. Returns its pid in the machine."""
+        words = [sys.executable, "-", "port-hold", kind, str(int(port))]
+        done = host.exec(words, timeout=20, stdin=Path(port_hold.__file__).read_bytes())
+        if done.returncode:
+            raise MachineError(f"{host.name}: {done.stderr.decode().strip().splitlines()[-1]}")
+        return int(done.stdout)
+
+    def port_free(self, host: Host | Container) -> None:
+        """End those processes. What is left of their connections stays for a minute, as it does."""
+        holders = [process for process in host.processes() if process.cmdline[2:3] == ("port-hold",)]
+        _signal(holders, signal.SIGKILL)
+        wait_until(lambda: not any(map(_runs, holders)), timeout=10, what="end of port-hold")
 
     # -- GPUs
 
@@ -218,6 +234,13 @@ class Faults:
             state.check_fault(text, container.node.cards)
         state.set_fault_here(container.seen("/run"), None if text in ("", "none") else text)
 
+    def ct_port_hold(self, container: Container, kind: str, port: int | str) -> int:
+        """port-hold inside a container, whose ports are not its node's."""
+        return self.port_hold(container, kind, port)
+
+    def ct_port_free(self, container: Container) -> None:
+        self.port_free(container)
+
     def ct_stuck(self, container: Container, card: int | str, mib: int, seconds: float = 3600) -> None:
         """gpu-stuck inside a container; gpu-unstick on its node lets it go. The card is named as on the node."""
         with _in_words():
@@ -287,3 +310,10 @@ def _signal(found: Iterable[Process], number: signal.Signals) -> None:
             os.kill(process.lab_pid, number)
         except ProcessLookupError:
             continue
+
+
+def _runs(process: Process) -> bool:
+    try:
+        return Path(f"/proc/{process.lab_pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
