@@ -12,6 +12,7 @@ from hosts.probe.gpus import AppList, GpuList, parse_apps, parse_gpus
 from hosts.probe.holders import OpenFiles, parse_open_files
 from hosts.probe.listeners import Listeners, parse_listeners
 from hosts.probe.minors import DeviceFiles, parse_minors
+from hosts.probe.port import PortTrial, parse_trial
 from hosts.probe.processes import (
     HostIdentity,
     ProcessDetail,
@@ -26,6 +27,7 @@ from hosts.probe.processes import (
 T = TypeVar("T")
 AGAIN = ("memory2", "memory3")
 """The memory read again at the end of the same look."""
+PORT = re.compile(r"port\.(\d{1,5})", re.ASCII)
 DF_LINE = re.compile(r"^(.*\S)\s+(\d+)\s+(\d+)\s+(\d+)\s+\d+%\s+(/.*)$", re.M | re.ASCII)
 
 
@@ -51,6 +53,8 @@ class HostFacts:
     nspids: Mapping[int, tuple[int, ...]] | Unknown = NOT_ASKED
     markers: Mapping[int, str] | Unknown = NOT_ASKED
     listeners: Listeners | Unknown = NOT_ASKED
+    ports: Mapping[int, PortTrial | Unknown] = field(default_factory=lambda: MappingProxyType({}))
+    """Of the ports that were asked about, those that were tried: nobody listens on them."""
     files: OpenFiles | Unknown = NOT_ASKED
     device_files: DeviceFiles = field(default_factory=DeviceFiles)
     paths: Mapping[str, bool] | Unknown = NOT_ASKED
@@ -80,6 +84,7 @@ def read_facts(frame: Frame, *, measured_at: datetime, paths: tuple[str, ...] = 
         nspids=read("nspids", parse_nspids),
         markers=read("markers", parse_markers),
         listeners=read("listeners", parse_listeners),
+        ports=_ports(sections),
         files=read("fds", parse_open_files),
         device_files=parse_minors(sections["minors"]) if "minors" in sections else DeviceFiles(),
         paths=read("paths", lambda section: _paths(section, paths)),
@@ -88,6 +93,11 @@ def read_facts(frame: Frame, *, measured_at: datetime, paths: tuple[str, ...] = 
         ),
         disks=MappingProxyType({path: _disk(frame.get(f"disk.{n}"), path) for n, path in enumerate(paths)}),
     )
+
+
+def _ports(sections: Mapping[str, Section]) -> Mapping[int, PortTrial | Unknown]:
+    tried = ((PORT.fullmatch(name), section) for name, section in sections.items())
+    return MappingProxyType({int(name[1]): parse_trial(section) for name, section in tried if name is not None})
 
 
 def _paths(section: Section, paths: tuple[str, ...]) -> Mapping[str, bool] | Unknown:

@@ -64,14 +64,19 @@ def parse_listeners(section: Section) -> Listeners | Unknown:
 
 
 def _by_ss(line: str) -> Listener | None:
-    """``*`` is every address of both families. The owner is told unless it is root."""
+    """``*`` is every address of both families; without a word about v6only, of IPv4 (before iproute2 4.15).
+
+    The owner is told unless it is root.
+    """
     found = BY_SS.fullmatch(line.rstrip())
     inode = INODE.search(found["facts"]) if found else None
     if found is None or inode is None or int(found["port"]) > 65_535:
         return None
     uid = UID.search(found["facts"])
     address = found["address"].partition("%")[0].strip("[]")
-    return Listener("::" if address == "*" else address, int(found["port"]), int(uid[1]) if uid else 0, int(inode[1]))
+    if address == "*":
+        address = "::" if " v6only:" in found["facts"] else "0.0.0.0"
+    return Listener(address, int(found["port"]), int(uid[1]) if uid else 0, int(inode[1]))
 
 
 def _listener(cells: list[str]) -> Listener | None:

@@ -9,13 +9,14 @@ from pathlib import Path
 
 from hosts.probe.facts import AGAIN, HostFacts, read_facts
 from hosts.probe.frames import FrameReader, parse_frame
+from hosts.probe.port import script as port_script
 from hosts.transport.base import CommandTimeout, Transport, no_tick
 
 MEMORY = ("memory",)
 """The cards' memory and nothing else: the cheapest look there is."""
 SERVING = ("host", "gpus", "apps", "procs", "uids", "fds", "listeners", "markers", "pids")
 EVERYTHING = (*SERVING, "devices", "nspids", "disk")
-ALL_SECTIONS = frozenset({*EVERYTHING, "memory", *AGAIN})
+ALL_SECTIONS = frozenset({*EVERYTHING, "memory", "port", *AGAIN})
 SMI_SECTIONS = frozenset({"gpus", "apps", "memory", *AGAIN})
 SILENCE_SECONDS = 20.0
 """A watch says something each second, or while nvidia-smi waits for its time-out; beyond that it is gone."""
@@ -48,7 +49,7 @@ def probe(
     ours = transport.kind == "local" and not sudo
     asked = [name for name in sections if not (ours and name in SMI_SECTIONS)]
     argv = probe_argv(asked, ports=ports, pids=pids, paths=paths, sudo=sudo)
-    result = transport.run(argv, stdin=probe_stdin(token), timeout=timeout, tick=tick)
+    result = transport.run(argv, stdin=probe_stdin(token, asked), timeout=timeout, tick=tick)
     frame = parse_frame(result.stdout, token=token)
     if len(asked) < len(sections):
         from hosts.nvml import read_cards  # the child it starts is only wanted on this machine
@@ -86,7 +87,7 @@ def watch(
     argv = [*probe_argv(sections, ports=ports, pids=pids, sudo=sudo), *loop]
     reader = FrameReader(token)
     last_word = time.monotonic()
-    with transport.stream(argv, stdin=probe_stdin(token), keep_stdin_open=True) as stream:
+    with transport.stream(argv, stdin=probe_stdin(token, sections), keep_stdin_open=True) as stream:
         while True:
             data = stream.read(timeout=0.5)
             tick()
@@ -138,6 +139,6 @@ def probe_argv(
     return [*prefix, "sh", "-s", "--", ",".join(sections), *words, *(f"path={path}" for path in paths)]
 
 
-def probe_stdin(token: str) -> bytes:
-    """The script, told its token where no other process can see it."""
-    return f"TOKEN={token}\n{script()}".encode()
+def probe_stdin(token: str, sections: Sequence[str] = ()) -> bytes:
+    """The script, told its token where no other process can see it, with what these sections need besides."""
+    return f"TOKEN={token}\n{port_script() if 'port' in sections else ''}{script()}".encode()

@@ -4,7 +4,8 @@
 # Output: for each section a line "@relaunch TOKEN section NAME", its content, and "@relaunch TOKEN status N".
 # What has no status line was cut off, and means nothing. A frame ends with "@relaunch TOKEN end".
 #
-# SECTIONS  comma-separated: host memory memory2 memory3 (read again, later) gpus apps devices procs uids nspids listeners fds pids markers disk
+# SECTIONS  comma-separated: host memory memory2 memory3 (read again, later) gpus apps devices procs uids nspids listeners port fds pids markers disk
+#           (port: could a server have those on which nobody listens? Needs listeners, and port.sh before this)
 # keys      port=N pid=N path=P (each may be repeated), every=MS for=SECONDS slot=NAME (repeat until then),
 #           eager=MS (the pause at first, for EAGER_SECONDS)
 
@@ -204,7 +205,7 @@ look_at_markers() {
 # --- listeners, and one walk over all open files for those who hold a card or a port
 
 look_at_listeners() {
-  sockets=
+  sockets= heard=
   # ss asks for listeners only. To read these files the kernel walks over all connections that there could be.
   if listening=$(ss -Hltne 2>/dev/null); then
     listening="ss -Hltne
@@ -233,10 +234,39 @@ see_listener() {
     *) return 0 ;;
   esac
   case " $PORTS " in *" $port "*) ;; *) return 0 ;; esac
+  heard="$heard $port"
   [ "$1" = LISTEN ] || { sockets="$sockets|${10}"; return 0; }
+  keep_inode "$@"
+}
+
+keep_inode() {
   for cell; do
     case $cell in ino:*) sockets="$sockets|${cell#ino:}" ;; esac
   done
+}
+
+look_at_ports() {
+  for port in $PORTS; do
+    case " $heard " in *" $port "*) continue ;; esac
+    tried=$(try_port "$port")
+    begin "port.$port"
+    printf '%s\n' "$tried"
+    done_with 0
+    IFS=$LINES_ONLY
+    for line in $tried; do
+      IFS=$WORDS
+      # shellcheck disable=SC2086  # words of a line
+      see_socket $line
+    done
+    IFS=$WORDS
+  done
+}
+
+see_socket() {
+  case $1 in
+    socket) sockets="$sockets|$6" ;;
+    ss) keep_inode "$@" ;;
+  esac
 }
 
 look_at_files() {
@@ -318,6 +348,7 @@ look_around() {
   look_at_processes
   asked markers && look_at_markers
   asked listeners && look_at_listeners
+  asked port && look_at_ports
   if asked fds; then
     look_at_minors
     look_at_files

@@ -9,6 +9,7 @@ import pytest
 
 from hosts.probe.frames import Section, Unknown
 from hosts.probe.listeners import ASKED_SS, Listener, Listeners, parse_listeners
+from tests.hosts.recorded import recorded
 
 BY_SS = f"""{ASKED_SS}
 LISTEN 0      128    127.0.0.1:5003 0.0.0.0:* ino:6655862 sk:9 cgroup:/ <->
@@ -61,3 +62,18 @@ def test_both_lists_of_this_machine_name_the_same_socket() -> None:
         first, second = parsed(f"{ASKED_SS}\n{by_ss}"), parsed(by_kernel)
         assert not isinstance(first, Unknown) and not isinstance(second, Unknown)
         assert first.on_port(port) == second.on_port(port) and len(first.on_port(port)) == 1
+
+
+@pytest.mark.parametrize("version", ["4_9", "4_15", "5_5", "5_15", "6_8", "7_1"])
+def test_every_version_of_ss_is_read_alike(version: str) -> None:
+    found = parsed(recorded(f"ss/listeners-{version}").text)
+    assert not isinstance(found, Unknown)
+    assert {(one.address, one.port, one.uid) for one in found.all} == {
+        ("127.0.0.1", 25001, 0),
+        ("0.0.0.0", 25002, 1000),
+        ("::", 25003, 0),
+        ("::", 25004, 0),
+        ("::1", 25005, 0),
+        ("127.0.0.1", 25006, 0),
+    }
+    assert {one.inode for one in found.all} == set(range(8265240, 8265246))

@@ -176,7 +176,7 @@ SHELLS = [shell for shell in ("dash", "bash") if shutil.which(shell)]
 def test_every_section_comes_from_every_shell(shell: str) -> None:
     sections = sorted(ALL_SECTIONS)
     argv = [shell, *probe_argv(sections, ports=[1], pids=[os.getpid()], paths=["/tmp"])[1:]]
-    done = subprocess.run(argv, input=probe_stdin("abc"), capture_output=True, timeout=20, check=True)
+    done = subprocess.run(argv, input=probe_stdin("abc", sections), capture_output=True, timeout=20, check=True)
     assert done.stderr == b""
     assert done.stdout.endswith(b"@relaunch abc end\n")
 
