@@ -57,6 +57,8 @@ class Round:
     holders: tuple[HolderSeen, ...] | None
     port_free: bool | None
     holders_note: str = ""
+    port_note: str = ""
+    """Who has the port, why it could not be measured, or what to know of a free one: a sentence."""
 
     @property
     def is_clean(self) -> bool:
@@ -149,7 +151,7 @@ def _in_the_way(last: Round) -> tuple[str, ...]:
     if last.survivors:
         reasons.append(f"Processes of the old server still live: {', '.join(map(str, last.survivors))}.")
     if last.port_free is False:
-        reasons.append("The port is still taken.")
+        reasons.append(last.port_note or "The port is still taken.")
     return tuple(reasons)
 
 
@@ -158,7 +160,7 @@ def _unmeasured(last: Round) -> tuple[str, ...]:
     if last.survivors is None:
         reasons.append("Whether the old server's processes live could not be measured.")
     if last.port_free is None:
-        reasons.append("Whether the port is free could not be measured.")
+        reasons.append(last.port_note or "Whether the port is free could not be measured.")
     return tuple(reasons)
 
 

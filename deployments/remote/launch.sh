@@ -30,6 +30,20 @@ tell_record() {
     exit 0
 }
 
+# The port is taken: say who has it, by the inodes of its sockets, $1, as far as this login may see.
+tell_port() {
+    for INODE in $1; do
+        ls -l /proc/[0-9]*/fd 2> /dev/null | while read -r WORD REST; do
+            case $WORD:$REST in
+            /proc/*) ENTRY=${WORD%/fd:} ;;
+            *"socket:[$INODE]") read -r COMM 2> /dev/null < "$ENTRY/comm" && say portowner "${ENTRY#/proc/}" "$COMM" ;;
+            esac
+        done
+    done
+    say portbusy "$PORT"
+    exit 0
+}
+
 [ -d "$DIR" ] && tell_record exists
 [ "$MODE_LAUNCH" = look ] && { say absent; exit 0; }
 if [ "$MODE_LAUNCH" = abandon ]; then
@@ -60,9 +74,6 @@ fi
 cd "${WORKDIR:-$HOME}" 2> /dev/null || refuse "the working directory $WORKDIR is not there"
 command -v "$PROGRAM" > /dev/null 2>&1 || refuse "the program $PROGRAM is not there or may not be run"
 
-BUSY=$(listening_on "$PORT")
-[ -z "$BUSY" ] || { say portbusy "$PORT"; exit 0; }
-
 NEWLINE='
 '
 # The MiB that card $1 holds, into USED; empty when it was not said.
@@ -86,6 +97,14 @@ if [ -n "$LIMITS" ]; then
         fi
     done
 fi
+
+# Trying finds whoever listens too. The list of listeners is for a host on which it cannot be tried.
+TRIED=$(try_port "$PORT")
+case $TRIED in
+free* | left*) ;;
+taken*) tell_port "$(printf '%s\n' "$TRIED" | sed -n 's/^socket .* //p; s/^ss .* ino:\([0-9]*\) .*/\1/p')" ;;
+*) BUSY=$(listening_on "$PORT"); [ -z "$BUSY" ] || tell_port "$BUSY" ;;
+esac
 
 mkdir "$DIR" 2> /dev/null || refuse "cannot make $DIR: the disk may be full"
 { printf '%s' "$RUN" > "$DIR/run" && : > "$DIR/log" && printf '%s\n' "$LAUNCH" > "$BASE/live.new"; } 2> /dev/null &&

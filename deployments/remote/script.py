@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from hosts.probe.port import script as try_port
+
 HERE = Path(__file__).parent
 SH = ("sh", "-s")
 CALL = "main 3<&0 </dev/null; exit\n"
@@ -47,11 +49,13 @@ class Script:
 
 @cache
 def _part(name: str) -> str:
-    return (HERE / f"{name}.sh").read_text()
+    return try_port() if name == "port" else (HERE / f"{name}.sh").read_text()
 
 
 def build(*parts: str, values: Mapping[str, object]) -> Script:
     """Put a script together from the ``.sh`` files ``parts``, with ``values`` assigned at its top.
+
+    ``port`` is the probe's file, which tries a port.
 
     Raises ValueError for a value with a NUL, which no shell can hold.
     """

@@ -131,6 +131,7 @@ def _script(ctx: StepContext, row: Launch, *, mode: str, lock: bool) -> Script:
     return remote.script_for(
         ctx.deployment,
         *(["locks"] if lock and mode == "start" else []),
+        *(["port"] if mode == "start" else []),
         "launch",
         fence=ctx.claim.fence,
         boot_id=ctx.verified.data.get("boot_id", ""),
@@ -176,7 +177,7 @@ def _settle(ctx: StepContext, row: Launch, said: list[Said]) -> None:
                 _give_up(
                     ctx,
                     row,
-                    f"Port {line.text} was taken by another process in the meantime.",
+                    f"Port {line.text} was taken in the meantime by {_port_owners(said)}.",
                     hint="Stop that process, or give the deployment another port.",
                 )
             case "abandoned":
@@ -187,6 +188,12 @@ def _settle(ctx: StepContext, row: Launch, said: list[Said]) -> None:
     _adopt(ctx, row, said)
     ctx.say(f"Its log on {ctx.host} is {row.log_path}.")
     ctx.finish(f"Started with {row.revision} as pid {row.pid}.")
+
+
+def _port_owners(said: list[Said]) -> str:
+    """Who has the port, as far as the host's login may see."""
+    names = [f"{' '.join(line.rest[1:])} (pid {line.rest[0]})" for line in said if line.word == "portowner"]
+    return ", ".join(dict.fromkeys(names)) or "what this login may not see"
 
 
 def _give_up(ctx: StepContext, row: Launch, message: str, *, hint: str) -> None:

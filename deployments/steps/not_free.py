@@ -6,14 +6,14 @@ from typing import Any
 
 from django.utils import timezone
 
+from deployments.decisions.port import Having, PortHolder
 from deployments.decisions.verify import HolderSeen, NotFree, Unmeasured, Verdict
 from deployments.lifecycle import EffectKind, JobKind
 from deployments.models import Gate
-from deployments.plan.collect import PROBE_SECONDS, look_at_node, others_of
-from deployments.plan.serving import port_owners
+from deployments.plan.collect import PROBE_SECONDS, launches_of_others, look_at_node, others_of
+from deployments.plan.port import port_verdict
 from deployments.remote import run as remote
 from deployments.steps.base import GateOpened, StepContext, StepFailed
-from hosts.probe.facts import HostFacts
 from hosts.probe.frames import Unknown
 from hosts.probe.probe import SERVING, probe
 
@@ -43,7 +43,12 @@ def _details(ctx: StepContext, others: tuple[HolderSeen, ...]) -> list[list[str]
     port = ctx.deployment.port
     with ctx.link() as transport:
         facts = probe(
-            transport, sections=SERVING, timeout=PROBE_SECONDS, ports=[port], sudo=ctx.host.sudo, tick=ctx.tick
+            transport,
+            sections=(*SERVING, "port"),
+            timeout=PROBE_SECONDS,
+            ports=[port],
+            sudo=ctx.host.sudo,
+            tick=ctx.tick,
         )
     node_facts = look_at_node(ctx)
     again = others_of(ctx)(node_facts or facts)
@@ -53,8 +58,8 @@ def _details(ctx: StepContext, others: tuple[HolderSeen, ...]) -> list[list[str]
         named = tuple(holder for holder in named if holder.pid in {other.pid for other in others}) or others
     seen_by = " on the node" if node_facts is not None and named is again else ""
     rows = [_row(holder, seen_by) for holder in named]
-    owners = port_owners(facts, port)
-    return rows + ([] if isinstance(owners, Unknown) else [_owner(facts, pid, port) for pid in sorted(owners)])
+    having = port_verdict(facts, port, launches=launches_of_others(ctx)).holders
+    return rows + list({tuple(row): row for row in (_owner(holder, port) for holder in having)}.values())
 
 
 def _row(holder: HolderSeen, seen_by: str) -> list[str]:
@@ -62,13 +67,12 @@ def _row(holder: HolderSeen, seen_by: str) -> list[str]:
     return [f"{holder.pid}{seen_by}", owner, holder.name, ", ".join(holder.cards)]
 
 
-def _owner(facts: HostFacts, pid: int, port: int) -> list[str]:
-    """Who listens on the port, as a row."""
-    detail = facts.details.get(pid)
-    process = None if isinstance(facts.processes, Unknown) else facts.processes.by_pid.get(pid)
-    user = "" if process is None or process.uid is None else "root" if process.uid == 0 else f"uid {process.uid}"
-    name = (detail.command if detail is not None else "") or (process.comm if process is not None else "")
-    return [str(pid), user, name[:200], f"port {port}"]
+def _owner(holder: PortHolder, port: int) -> list[str]:
+    """Who has the port, as a row."""
+    owner = f"{holder.user}, deployment {holder.deployment}" if holder.deployment else holder.user
+    how = {Having.LISTENS: "", Having.BOUND: " (bound, does not listen)", Having.CONNECTION: " (end of a connection)"}
+    pid = "not visible to this login" if holder.pid is None else str(holder.pid)
+    return [pid, owner, holder.name, f"port {port}{how[holder.having]}"]
 
 
 def _choices(ctx: StepContext, others: tuple[HolderSeen, ...]) -> list[dict[str, Any]]:

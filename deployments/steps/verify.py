@@ -8,6 +8,7 @@ from dataclasses import replace
 from django.utils import timezone
 
 from controlpanel.identity import panel_id
+from deployments.decisions.port import PortVerdict
 from deployments.decisions.verify import (
     CLEAN_ROUNDS,
     CardSeen,
@@ -23,8 +24,8 @@ from deployments.decisions.verify import (
 from deployments.lifecycle import CheckStatus, JobKind, ServiceState
 from deployments.models import Check, Deployment
 from deployments.plan.cards import cards_seen
-from deployments.plan.collect import LookForOthers, cards_of, look_at_node, others_of
-from deployments.plan.serving import port_owners
+from deployments.plan.collect import LookForOthers, cards_of, launches_of_others, look_at_node, others_of
+from deployments.plan.port import port_verdict
 from deployments.steps import not_free
 from deployments.steps.approval import answer_stands
 from deployments.steps.base import StepContext, StepFailed
@@ -35,7 +36,7 @@ from hosts.probe.facts import AGAIN, HostFacts
 from hosts.probe.frames import Unknown
 from hosts.probe.probe import watch
 
-SECTIONS = ("host", "memory", "procs", "fds", "listeners", *AGAIN)
+SECTIONS = ("host", "memory", "procs", "fds", "listeners", "port", *AGAIN)
 EVERY_SECONDS = 0.2
 EAGER_SECONDS = 0.005
 """Pause between two looks: at first as fast as the host allows, then five times a second."""
@@ -76,7 +77,7 @@ def _policy(ctx: StepContext) -> VerifyPolicy:
 
 def _look(ctx: StepContext, record: Record | None) -> tuple[Round, Verdict, str]:
     """Rounds until there is a verdict. The last round is shown as checks whenever it says something new."""
-    cards, others_on = cards_of(ctx), others_of(ctx)
+    cards, others_on, launches = cards_of(ctx), others_of(ctx), launches_of_others(ctx)
     rounds: deque[Round] = deque(maxlen=CLEAN_ROUNDS)
     began = timezone.now()
     policy = _policy(ctx)
@@ -93,8 +94,9 @@ def _look(ctx: StepContext, record: Record | None) -> tuple[Round, Verdict, str]
             sudo=ctx.host.sudo,
             tick=ctx.tick,
         ):
+            port = port_verdict(facts, ctx.deployment.port, launches=launches)
             for gpus in (facts.gpus, *facts.again):
-                seen = _round(ctx, facts, record, others_on, cards_seen(replace(facts, gpus=gpus), cards))
+                seen = _round(facts, record, others_on, cards_seen(replace(facts, gpus=gpus), cards), port)
                 if not rounds or rounds[-1] != seen:
                     _show(ctx, seen)
                 rounds.append(seen)
@@ -105,19 +107,18 @@ def _look(ctx: StepContext, record: Record | None) -> tuple[Round, Verdict, str]
 
 
 def _round(
-    ctx: StepContext,
     facts: HostFacts,
     record: Record | None,
     others_on: LookForOthers,
     cards: tuple[CardSeen, ...],
+    port: PortVerdict,
 ) -> Round:
-    owners = port_owners(facts, ctx.deployment.port)
-    port_free = None if isinstance(facts.listeners, Unknown) else owners == frozenset()
     others = others_on(facts)
     note = others.reason if isinstance(others, Unknown) else ""
     if not isinstance(facts.files, Unknown) and facts.files.partial:
         note = "This login may not see the files of other users' processes; memory decides."
-    return Round(cards, _survivors(facts, record), None if isinstance(others, Unknown) else others, port_free, note)
+    held_by = None if isinstance(others, Unknown) else others
+    return Round(cards, _survivors(facts, record), held_by, port.free, note, port.text)
 
 
 def _survivors(facts: HostFacts, record: Record | None) -> tuple[int, ...] | None:
@@ -203,7 +204,13 @@ def _port(ctx: StepContext, seen: Round) -> Check:
     status = {True: CheckStatus.OK, False: CheckStatus.NOT_OK, None: CheckStatus.UNKNOWN}[seen.port_free]
     words = {True: "free", False: "taken", None: "unknown"}[seen.port_free]
     return ctx.measured(
-        "port", f"Port {ctx.deployment.port}", status, value=words, limit="free", source="/proc/net/tcp"
+        "port",
+        f"Port {ctx.deployment.port}",
+        status,
+        value=words,
+        limit="free",
+        detail=seen.port_note,
+        source="listeners and a try to bind it",
     )
 
 

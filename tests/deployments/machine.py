@@ -81,6 +81,7 @@ class Machine:
                 for proc in self.procs.values()
             ),
             "listeners": self._listeners(),
+            **self._ports(ports or (30000,)),
             "minors": "".join(f"/dev/nvidia{self.minor(n)}\n" for n in range(len(self.cards))),
             "fds": self._files(),
             "markers": "\0".join(
@@ -146,6 +147,11 @@ class Machine:
             if proc.port is not None
         ]
         return "\n".join(lines) + "\n"
+
+    def _ports(self, ports: tuple[int, ...]) -> dict[str, Content]:
+        """Only those on which nobody listens are tried."""
+        heard = {proc.port for proc in self.procs.values()}
+        return {f"port.{port}": "free\n" for port in ports if port not in heard}
 
     def _files(self) -> str:
         lines = ["/proc/1/fd:"]

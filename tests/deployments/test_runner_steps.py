@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
+from django.contrib.auth.models import User
+from django.test import Client
 
 from deployments.lifecycle import CheckStatus, JobKind, JobState
 from deployments.models import Check, Effect
@@ -10,6 +14,7 @@ from tests.deployments.machine import Proc
 from tests.deployments.support import Story
 
 pytestmark = pytest.mark.django_db
+ClientOf = Callable[[User], Client]
 
 
 # --- Stopping
@@ -122,7 +127,7 @@ def test_launching_anyway_is_somebodys_decision_with_a_reason(serving: Story) ->
     [
         ("memory", "GPU 0: "),
         ("procs", "Whether the old server's processes live could not be measured."),
-        ("listeners", "Whether the port is free could not be measured."),
+        ("listeners", "Whether port 30000 is free could not be measured: "),
     ],
 )
 def test_what_cannot_be_measured_is_a_gate_and_never_free(serving: Story, section: str, reason: str) -> None:
@@ -134,6 +139,31 @@ def test_what_cannot_be_measured_is_a_gate_and_never_free(serving: Story, sectio
     assert serving.gate.title == "Whether the cards are free could not be measured"
     assert reason in str(serving.gate.evidence)
     assert "launch start" not in serving.host.sent
+
+
+def test_a_port_that_is_bound_is_said_on_the_page(serving: Story, client_of: ClientOf, approver: User) -> None:
+    serving.deployment.port_seconds = 0
+    serving.deployment.save()
+    serving.request()
+    serving.approve()
+
+    def another_loads() -> None:
+        machine = serving.host.machine.add(Proc(900, 9000, "python", "vllm serve m --api-key sk-live-12345", uid=1001))
+        machine.broken |= {
+            "port.30000": "taken\nsocket 7 2 00000000 1001 4242\n",
+            "fds": "/proc/900/fd:\nlrwx------ 1 u u 64 Jan 1 00:00 3 -> socket:[4242]\n",
+        }
+
+    serving.host.after["stop TERM"] = another_loads
+    assert serving.work().state == JobState.WAITING, serving.job.summary
+    assert "launch start" not in serving.host.sent
+    page = client_of(approver).get(f"/jobs/{serving.job.pk}/").content.decode()
+    assert "has bound every IPv4 address and does not listen: perhaps a server that still loads." in page
+    assert "(pid 900, uid 1001) has bound every IPv4 address" in serving.gate.evidence[0]["text"]
+    assert "port 30000 (bound, does not listen)" in page and "<td>900</td>" in page and "uid 1001" in page
+    assert "vllm serve m" in page and "sk-live-12345" not in page
+    shown = Check.objects.get(step__name="verify", key="port")
+    assert (shown.status, shown.value) == (CheckStatus.NOT_OK, "taken") and "pid 900" in shown.detail
 
 
 def test_where_files_may_not_be_looked_at_memory_decides_and_the_page_says_so(serving: Story) -> None:

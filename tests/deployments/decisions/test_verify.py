@@ -38,6 +38,8 @@ DIRTY = {
     "holder": replace(CLEAN, holders=(PYTHON,)),
     "port taken": replace(CLEAN, port_free=False),
     "port unmeasured": replace(CLEAN, port_free=None),
+    "port taken by": replace(CLEAN, port_free=False, port_note="Port 1 is taken: x."),
+    "port unmeasured for": replace(CLEAN, port_free=None, port_note="The host did not say."),
 }
 
 
@@ -79,6 +81,8 @@ def test_holders_that_we_may_not_see_do_not_count_against_free_memory() -> None:
         ("survivors unmeasured", 30, Unmeasured(("Whether the old server's processes live could not be measured.",))),
         ("port taken", 9.9, KeepLooking(False)),
         ("port taken", 10, NotFree(("The port is still taken.",))),
+        ("port taken by", 10, NotFree(("Port 1 is taken: x.",))),
+        ("port unmeasured for", 30, Unmeasured(("The host did not say.",))),
         ("port unmeasured", 30, Unmeasured(("Whether the port is free could not be measured.",))),
     ],
 )

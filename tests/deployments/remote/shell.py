@@ -142,7 +142,7 @@ class Host:
             "force": 0,
             "run": wrapper(argv, env=env, workdir=str(values.get("workdir", ""))),
         }
-        return self.script("launch", **(usual | values))
+        return self.script("port", "launch", **(usual | values))
 
     def launch(self, argv: list[str], **values: object) -> list[Said]:
         return self.run(self.launch_script(argv, **values))  # type: ignore[arg-type]

@@ -20,6 +20,7 @@ from deployments.lifecycle import JobState
 from deployments.models import Job, LogChunk
 from deployments.models import Launch as Row
 from deployments.remote.script import Said
+from lab.processes import listening_sockets
 from tests.deployments.remote.shell import BOOT_ID, Host, lives, record, said_of, wait_for, words
 from tests.factories import make_deployment, make_job, make_launch
 
@@ -218,6 +219,18 @@ def test_a_port_that_it_shares_with_another_is_not_its_own(host: Host) -> None:
     assert first_listener(launch) == "ours"
     host.spawn(sys.executable, "-S", "-c", narrow)
     assert first_listener(launch, not_="ours") == "other"
+
+
+def test_two_on_the_very_same_address_are_not_its_own(host: Host) -> None:
+    """Two servers that both set SO_REUSEPORT, as two vLLMs on one port: each gets half of the requests."""
+    port = free_port()
+    shared = LISTEN.format(port=port).replace("127.0.0.1", "0.0.0.0").replace("SO_REUSEADDR", "SO_REUSEPORT")
+    host.spawn(sys.executable, "-S", "-c", shared)
+    wait_for(lambda: listening_sockets(os.getpid(), port), what="the other listens")
+    launch = Launch(host, sys.executable, "-S", "-c", shared)
+    launch.port = port
+    wait_for(lambda: len(listening_sockets(os.getpid(), port)) == 2, what="both listen")
+    assert first_listener(launch) == "other"
 
 
 def test_memory_of_the_cards(host: Host) -> None:

@@ -6,11 +6,13 @@ import socket
 import subprocess
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
+from lab import port_hold
 from tests.deployments.remote.shell import (
     BOOT_ID,
     Host,
@@ -130,8 +132,49 @@ def test_a_port_that_is_taken(host: Host) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        assert said_of(host.launch(SLEEP, port=port), "portbusy") == [str(port)]
+        said = host.launch(SLEEP, port=port)
+        assert said_of(said, "portbusy") == [str(port)]
+        assert [line.split()[0] for line in said_of(said, "portowner")] == [str(os.getpid())]
     assert "started" in words(host.launch(SLEEP, port=port))
+
+
+@pytest.mark.parametrize("kind", ["listens-v6", "bound", "bound-reuse", "bound-one", "connection", "twin"])
+def test_a_port_that_is_taken_in_an_odd_way(host: Host, kind: str) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    kept = port_hold.KINDS[kind](port)
+    try:
+        said = host.launch(SLEEP, port=port)
+        assert said_of(said, "portbusy") == [str(port)] and not record(said)
+        assert {line.split()[0] for line in said_of(said, "portowner")} == {str(os.getpid())}
+        assert not any((host.base / "launches").iterdir())
+    finally:
+        for one in kept:
+            one.close()
+
+
+def test_closed_connections_do_not_keep_the_port(host: Host) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    port_hold.KINDS["closed"](port)
+    assert "started" in words(host.launch(SLEEP, port=port))
+
+
+def test_where_a_port_cannot_be_tried_its_listeners_decide(host: Host) -> None:
+    """A host without perl and python3."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        script = host.launch_script(SLEEP, port=port)
+        bare = replace(
+            script,
+            stdin=script.stdin.replace(b"for tool in perl", b"for tool in no-such-tool; do :; done; for tool in"),
+        )
+        bare = replace(bare, stdin=bare.stdin.replace(b"/usr/bin/python3 python3 /usr/libexec/platform-python", b""))
+        said = host.run(bare)
+        assert said_of(said, "portbusy") == [str(port)]
+        assert [line.split()[0] for line in said_of(said, "portowner")] == [str(os.getpid())]
 
 
 @pytest.mark.parametrize(
