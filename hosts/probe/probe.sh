@@ -217,6 +217,7 @@ $listening"
   printf '%s\n' "$listening"
   done_with 0
   [ -n "$PORTS" ] || return 0
+  set -f # a cell may be "*:*"
   IFS=$LINES_ONLY
   for line in $listening; do
     IFS=$WORDS
@@ -224,6 +225,7 @@ $listening"
     see_listener $line
   done
   IFS=$WORDS
+  set +f
 }
 
 # The cells of a line of either list: one that listens on a port of ours is kept in `sockets`.
@@ -252,6 +254,7 @@ look_at_ports() {
     begin "port.$port"
     printf '%s\n' "$tried"
     done_with 0
+    set -f
     IFS=$LINES_ONLY
     for line in $tried; do
       IFS=$WORDS
@@ -259,6 +262,7 @@ look_at_ports() {
       see_socket $line
     done
     IFS=$WORDS
+    set +f
   done
 }
 
