@@ -154,7 +154,8 @@ class DeploymentForm(forms.ModelForm):
     class Meta:
         model = Deployment
         fields = [
-            "name", "revision", "production", "requester_may_approve", "kill_own_by_itself", "co_tenants",
+            "name", "revision", "production", "requester_may_approve", "kill_own_by_itself",
+            "kill_from_node_by_itself", "co_tenants",
             "drain_seconds", "term_seconds", "kill_seconds", "memory_seconds", "stuck_seconds", "port_seconds",
             "ready_seconds", "approval_minutes",
         ]  # fmt: skip
@@ -162,6 +163,7 @@ class DeploymentForm(forms.ModelForm):
             "production": "People depend on it (production)",
             "requester_may_approve": "Who asks for a job may approve it, if an approver",
             "kill_own_by_itself": "After the time-out, kill this deployment's own processes without asking",
+            "kill_from_node_by_itself": "In a container: then kill them from its node without asking",
             "drain_seconds": "For running requests",
             "term_seconds": "For the server to end",
             "kill_seconds": "For a kill to work",
@@ -175,10 +177,11 @@ class DeploymentForm(forms.ModelForm):
             "production": "Approving a stop or restart then asks for the deployment's name, typed.",
             "requester_may_approve": "Off: a second person must approve every job.",
             "kill_own_by_itself": "Only processes recorded as this server's. Off: the job asks, naming each process.",
+            "kill_from_node_by_itself": "The same processes, under their numbers on the node. Off: the job asks first.",
             "drain_seconds": "Before a stop. What still runs then is cut off by the stop. 0: do not wait.",
             "term_seconds": "After it was asked to end (SIGTERM). Then it is killed (SIGKILL), or the job asks first, "
             "as ticked above.",
-            "kill_seconds": "After SIGKILL; in a container a SIGKILL from its node follows. What lives then, only a "
+            "kill_seconds": "After SIGKILL; in a container also after the one from its node. What lives then, only a "
             "reset of the card or a reboot ends: the job fails and says so.",
             "memory_seconds": "After a stop, until the cards are empty. If an old process lives then, or the cards "
             "cannot be read, a person decides.",

@@ -1,40 +1,84 @@
 """What to do next to end a server: drain was before; SIGTERM, SIGKILL, SIGKILL from the node, a person. PURE.
 
-(who still lives, what was sent last and how long ago, the policy) -> the next action.
+(the record of who is to be ended, what was seen, the policy) -> the next action. A signal names its targets, and they
+are always of the record: nobody else can be reached from here.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any, Self
+
+Who = tuple[int, int]
+"""A pid and its start time in clock ticks; with the record's boot, one process and no other."""
+UNINTERRUPTIBLE = "D"
+"""The state of a process that waits inside the kernel, from which no signal gets it out."""
 
 
 class Rung(StrEnum):
-    """How far the ladder has been climbed."""
+    """How far the ladder has been climbed, in this order."""
 
     NONE = "none"
     TERM = "TERM"
     KILL = "KILL"
     NODE_KILL = "KILL from the node"
 
+    def is_within(self, reach: Rung) -> bool:
+        """Is it no higher than ``reach``?"""
+        order = list(Rung)
+        return order.index(self) <= order.index(reach)
+
+
+@dataclass(frozen=True)
+class Record:
+    """The tree that is to be ended, as it was before the first signal, in the boot ``boot_id``."""
+
+    boot_id: str
+    root: Who | None
+    processes: tuple[Who, ...]
+    manager: str = ""
+    through: tuple[str, ...] = ()
+    """The command by which the manager stops it, where there is one."""
+
+    @classmethod
+    def load(cls, data: Mapping[str, Any]) -> Self:
+        """From the data of the stop step."""
+        root = data["root"]
+        return cls(
+            data["boot_id"],
+            tuple(root) if root else None,
+            tuple((pid, start) for pid, start in data["processes"]),
+            data.get("manager", ""),
+            tuple(data.get("through", ())),
+        )
+
+    def living(self, alive: Mapping[int, str]) -> tuple[Who, ...]:
+        """Those of the record that the host has seen, each checked there against its start time."""
+        return tuple(who for who in self.processes if who[0] in alive)
+
 
 @dataclass(frozen=True)
 class StopPolicy:
-    """Time-outs in seconds, and whether our own recorded processes may be killed without asking."""
+    """Time-outs in seconds, and the highest rung that may be climbed without asking anybody."""
 
     term_seconds: float
     kill_seconds: float
-    kill_own_by_itself: bool
+    by_itself: Rung = Rung.KILL
 
 
 @dataclass(frozen=True)
 class StopSeen:
-    """``alive``: how many recorded processes live. ``elapsed``: seconds since the last signal."""
+    """``alive``: state letter by pid, of recorded processes that live. ``elapsed``: seconds since the last signal.
 
-    alive: int
+    ``confirmed``: rungs to which a person has agreed. ``through_node``: the host is a container.
+    """
+
+    alive: Mapping[int, str]
     rung: Rung
     elapsed: float
-    kill_confirmed: bool = False
+    confirmed: frozenset[Rung] = frozenset()
     through_node: bool = False
 
 
@@ -52,35 +96,53 @@ class Wait:
 
 @dataclass(frozen=True)
 class Signal:
-    """Climb to ``rung``: send its signal."""
+    """Climb to ``rung``: send its signal to ``targets``, each of them if it is still the same process."""
+
+    rung: Rung
+    targets: tuple[Who, ...]
+
+
+@dataclass(frozen=True)
+class Ask:
+    """The policy wants a person before ``rung``."""
 
     rung: Rung
 
 
 @dataclass(frozen=True)
-class AskToKill:
-    """The policy wants a person before SIGKILL."""
-
-
-@dataclass(frozen=True)
 class CannotBeKilled:
-    """SIGKILL did not help: the GPU needs a reset or the host a reboot, by a person."""
+    """SIGKILL did not help ``left``: the GPU needs a reset or the host a reboot, by a person."""
+
+    left: tuple[Who, ...]
 
 
-Action = Gone | Wait | Signal | AskToKill | CannotBeKilled
+Action = Gone | Wait | Signal | Ask | CannotBeKilled
 
 
-def decide(seen: StopSeen, policy: StopPolicy) -> Action:
+def decide(record: Record, seen: StopSeen, policy: StopPolicy) -> Action:
     """The next action. Total: every state has one."""
-    if seen.alive == 0:
+    living = record.living(seen.alive)
+    if not living:
         return Gone()
     if seen.rung == Rung.NONE:
-        return Signal(Rung.TERM)
+        # Its own process ends its workers in order; without it, each that is left.
+        return Signal(Rung.TERM, (record.root,) if record.root in living else living)
     limit = policy.term_seconds if seen.rung == Rung.TERM else policy.kill_seconds
     if seen.elapsed < limit:
         return Wait(limit - seen.elapsed)
+    following = _following(seen, living)
+    if following is None:
+        return CannotBeKilled(living)
+    if following.is_within(policy.by_itself) or following in seen.confirmed:
+        return Signal(following, living)
+    return Ask(following)
+
+
+def _following(seen: StopSeen, living: tuple[Who, ...]) -> Rung | None:
     if seen.rung == Rung.TERM:
-        return Signal(Rung.KILL) if policy.kill_own_by_itself or seen.kill_confirmed else AskToKill()
-    if seen.rung == Rung.KILL and seen.through_node:
-        return Signal(Rung.NODE_KILL)
-    return CannotBeKilled()
+        return Rung.KILL
+    # The node's SIGKILL is the same kernel's: it does not reach who waits inside of it.
+    stuck = all(seen.alive[pid] == UNINTERRUPTIBLE for pid, _ in living)
+    if seen.rung == Rung.KILL and seen.through_node and not stuck:
+        return Rung.NODE_KILL
+    return None

@@ -10,6 +10,7 @@ from django.db import models
 from django.urls import reverse
 from django.utils.functional import cached_property
 
+from deployments.decisions.stop_ladder import Rung
 from deployments.lifecycle import ACTIVE, LIVE_LAUNCH, LaunchState, ServiceState, choices
 from hosts.models import Gpu, Host
 
@@ -43,6 +44,10 @@ class Deployment(models.Model):
     kill_own_by_itself = models.BooleanField(
         default=True,
         help_text="After the time-out, SIGKILL this deployment's own recorded processes without asking.",
+    )
+    kill_from_node_by_itself = models.BooleanField(
+        default=False,
+        help_text="In a container, when that did not help: SIGKILL the same processes from the node without asking.",
     )
     co_tenants = models.JSONField(default=list, blank=True, help_text="Command names allowed to hold the same cards.")
     drain_seconds = models.PositiveIntegerField(default=60, validators=SECONDS)
@@ -87,6 +92,13 @@ class Deployment(models.Model):
     def placement(self) -> Placement:
         """Where it runs, as it was when first asked for. One place today; the schema allows several."""
         return self.placements.select_related("host", "host__via").order_by("rank")[0]
+
+    @property
+    def kill_reach(self) -> Rung:
+        """The highest rung that a stop may climb without asking."""
+        if not self.kill_own_by_itself:
+            return Rung.TERM
+        return Rung.NODE_KILL if self.kill_from_node_by_itself else Rung.KILL
 
     @property
     def live_launch(self) -> Launch | None:

@@ -66,3 +66,9 @@ while :; do
     sleep "$PAUSE"
 done
 tell_manager
+# Where in the kernel the ones wait that are left; only root may know.
+for WORD in $ALIVE; do
+    WAITS=''
+    read -r WAITS 2> /dev/null < "/proc/${WORD%:*}/wchan"
+    case $WAITS in '' | 0) ;; *) say waits "${WORD%:*}" "$WAITS" ;; esac
+done

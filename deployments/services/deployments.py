@@ -22,6 +22,7 @@ EDITABLE = (
     "production",
     "requester_may_approve",
     "kill_own_by_itself",
+    "kill_from_node_by_itself",
     "co_tenants",
     "drain_seconds",
     "term_seconds",
@@ -117,6 +118,7 @@ def _policy(deployment: Deployment) -> dict[str, object]:
         "revision": str(deployment.revision),
         "requester_may_approve": deployment.requester_may_approve,
         "kill_own_by_itself": deployment.kill_own_by_itself,
+        "kill_from_node_by_itself": deployment.kill_from_node_by_itself,
         "co_tenants": deployment.co_tenants,
         "production": deployment.production,
     }

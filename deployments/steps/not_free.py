@@ -12,8 +12,9 @@ from deployments.lifecycle import EffectKind, JobKind
 from deployments.models import Gate
 from deployments.plan.collect import PROBE_SECONDS, launches_of_others, look_at_node, others_of
 from deployments.plan.port import port_verdict
-from deployments.remote import run as remote
+from deployments.steps import signals
 from deployments.steps.base import GateOpened, StepContext, StepFailed
+from deployments.steps.signals import Order
 from hosts.probe.frames import Unknown
 from hosts.probe.probe import SERVING, probe
 
@@ -120,26 +121,15 @@ def carry_out(ctx: StepContext, answer: Gate) -> None:
 
 def _kill(ctx: StepContext, answer: Gate) -> None:
     """SIGKILL to the named strangers, if they are still the same processes."""
-    named = [f"{pid}:{start}" for pid, start in ctx.step.data.get("strangers", [])]
-    ctx.say(f"{answer.answered_by_name} decided to kill {', '.join(named)}: {answer.comment}")
-    effect = ctx.effect(EffectKind.KILL_STRANGERS, command=f"kill -KILL {' '.join(named)}", target={"processes": named})
-    script = remote.script_for(
-        ctx.deployment,
-        "stop",
-        fence=ctx.claim.fence,
-        boot_id=ctx.step.data.get("strangers_boot", ""),
-        signal="KILL",
-        through="",
-        targets=named,
-        watched=named,
-        seconds_max=ctx.deployment.kill_seconds,
-    )
-    with ctx.link() as transport:
-        said = list(remote.follow(transport, script, tick=ctx.tick))
-    for line in said:
-        if line.word == "fenced":
-            raise ctx.fenced(line.rest)
-    refused = [f"{line.word} {line.text}" for line in said if line.word in ("denied", "refused", "rebooted")]
-    effect.done("; ".join(refused) or "sent", said=[f"{line.word} {line.text}" for line in said][-20:])
-    if refused:
-        ctx.say(f"The host did not do all of it: {'; '.join(refused)}.")
+    named = tuple((pid, start) for pid, start in ctx.step.data.get("strangers", []))
+    words = ", ".join(str(pid) for pid, _ in named)
+    ctx.say(f"{answer.answered_by_name} decided to kill {words}: {answer.comment}")
+    boot_id = ctx.step.data.get("strangers_boot", "")
+    order = Order(EffectKind.KILL_STRANGERS, ctx.host, boot_id, "KILL", named, named, ctx.deployment.kill_seconds)
+    try:
+        living = signals.send(ctx, order, heard=lambda _: None, may_be_denied=True)
+    except signals.Rebooted:
+        ctx.say("The host has booted since: those processes cannot live any more.")
+        return
+    if living.denied:
+        ctx.say(f"This login may not signal {', '.join(map(str, living.denied))}: they belong to another user.")

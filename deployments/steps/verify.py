@@ -9,6 +9,7 @@ from django.utils import timezone
 
 from controlpanel.identity import panel_id
 from deployments.decisions.port import PortVerdict
+from deployments.decisions.stop_ladder import Record
 from deployments.decisions.verify import (
     CLEAN_ROUNDS,
     CardSeen,
@@ -30,7 +31,6 @@ from deployments.steps import not_free
 from deployments.steps.approval import answer_stands
 from deployments.steps.base import StepContext, StepFailed
 from deployments.steps.plan import approve_anew_if_stale
-from deployments.steps.stop import Record
 from hosts.models import Gpu
 from hosts.probe.facts import AGAIN, HostFacts
 from hosts.probe.frames import Unknown

@@ -157,8 +157,9 @@ class FakeHost:
             if values["SIGNAL"] not in self.deaf:
                 self.end(pid)
         watched = [word.partition(":")[0] for word in values["WATCHED"].split()]
-        alive = [f"{pid}:S" for pid in watched if int(pid) in self.machine.procs]
-        return [*lines, " ".join(["alive", *alive])]
+        alive = {pid: self.machine.procs[int(pid)].state for pid in watched if int(pid) in self.machine.procs}
+        waits = [f"waits {pid} uvm_wait" for pid, state in alive.items() if state == "D"]
+        return [*lines, " ".join(["alive", *(f"{pid}:{state}" for pid, state in alive.items())]), *waits]
 
     def end(self, root: int) -> None:
         """A process and all below it end; their memory is free unless the host leaks."""

@@ -63,18 +63,52 @@ def container(ask: Callable[..., Job], approver: User, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(links, "borrow", borrow)
     story.deployment.term_seconds = story.deployment.kill_seconds = 0
+    story.deployment.kill_from_node_by_itself = True
     story.deployment.save()
     story.host.deaf |= {"TERM", "KILL"}
     return found
 
 
-def test_what_the_container_cannot_kill_is_killed_from_its_node(container: Container) -> None:
+def test_what_the_container_cannot_kill_is_killed_from_its_node_when_a_person_says_so(container: Container) -> None:
     story = container.story
+    story.deployment.kill_from_node_by_itself = False
+    story.deployment.save()
     story.request(JobKind.STOP)
     story.approve()
+    assert story.work().state == JobState.WAITING
+    assert "Kill it from pve?" in story.gate.title and len(container.node.machine.procs) == 4
+    assert [row[0] for row in story.gate.evidence[0]["table"]["rows"]] == [100, 101, 102, 103]
+    story.answer("wait")
+    assert story.work().state == JobState.WAITING, "it was looked at again, and asked again"
+    story.answer("kill")
     assert story.work().state == JobState.SUCCEEDED, story.job.summary
     killed = Effect.objects.get(kind=EffectKind.NODE_KILL).target["processes"]
     assert killed == [[5100, 1000], [5101, 1001], [5102, 1002], [5103, 1003]]
+
+
+def test_a_person_may_leave_what_the_container_cannot_kill(container: Container) -> None:
+    story = container.story
+    story.deployment.kill_from_node_by_itself = False
+    story.deployment.save()
+    story.request()
+    story.approve()
+    story.work()
+    story.answer("leave")
+    assert story.work().state == JobState.FAILED
+    assert "decided not to kill" in story.job.summary and len(container.node.machine.procs) == 4
+    assert "launch start" not in story.host.sent
+
+
+def test_what_waits_in_the_kernel_is_not_killed_from_the_node_either(container: Container) -> None:
+    story = container.story
+    for pid, proc in story.host.machine.procs.items():
+        story.host.machine.procs[pid] = replace(proc, state="D")
+    story.request(JobKind.STOP)
+    story.approve()
+    assert story.work().state == JobState.FAILED
+    assert "100 waits inside the kernel (D): no signal reaches it, in uvm_wait" in story.job.summary
+    assert "pve a reboot" in story.job.hint
+    assert not Effect.objects.filter(kind=EffectKind.NODE_KILL)
 
 
 def test_a_process_that_the_node_does_not_show_is_not_called_gone(container: Container) -> None:
