@@ -106,23 +106,16 @@ def labels_of(cards: Sequence[Card]) -> dict[str, str]:
 def names_of_files(facts: HostFacts, labels: Mapping[str, str]) -> dict[int, str]:
     """N of /dev/nvidiaN -> words for the card, for those of ``labels`` (uuid -> words).
 
-    A card whose file is not known may be behind any file that is not known to be another card's; without a reading,
-    that is any file at all. So a holder is named once too often rather than missed.
+    A card whose file is not known may be behind any file that is not known to be another card's; where neither the
+    kernel nor the driver tells, that is any file at all. So a holder is named once too often rather than missed.
     """
-    if isinstance(facts.gpus, Unknown):
-        return {minor: f"/dev/nvidia{minor}" for minor in MINORS}
-    found: dict[int, str] = {}
-    others: set[int] = set()
-    hidden = len(set(labels) - {gpu.uuid for gpu in facts.gpus.gpus})
-    for gpu in facts.gpus.gpus:
-        minor = facts.device_files.minor_of(gpu, facts.gpus)
-        if gpu.uuid in labels and minor is not None:
-            found[minor] = labels[gpu.uuid]
-        elif gpu.uuid in labels:
-            hidden += 1
-        elif minor is not None:
-            others.add(minor)
-    if hidden:
+    minors = dict(facts.device_files.by_uuid)  # the kernel's word, which stands when nvidia-smi fails
+    if not isinstance(facts.gpus, Unknown):
+        told = {gpu.uuid: facts.device_files.minor_of(gpu, facts.gpus) for gpu in facts.gpus.gpus}
+        minors |= {uuid: minor for uuid, minor in told.items() if minor is not None}
+    found = {minors[uuid]: label for uuid, label in labels.items() if uuid in minors}
+    if set(labels) - set(minors):
+        others = {minor for uuid, minor in minors.items() if uuid not in labels}
         found = {minor: f"/dev/nvidia{minor}" for minor in MINORS if minor not in others} | found
     return found
 

@@ -52,6 +52,19 @@ def test_who_does_not_count() -> None:
     assert held(machine) == [102]
 
 
+def test_the_kernel_tells_which_file_is_which_card_when_the_driver_does_not() -> None:
+    """A neighbour must not be named, and offered to be killed, because nvidia-smi has failed."""
+    machine = serving_machine()
+    machine.broken["gpus"] = machine.broken["memory"] = ("Failed to initialize NVML: Unknown Error", 255)
+    assert held(machine, labels=FIRST) == [101, 102], "where nobody tells, it may be any file"
+    page = "/proc/driver/nvidia/gpus/0000:0{n}:00.0/information:{what}\n"
+    machine.broken["minors"] = "".join(
+        page.format(n=n, what=f"GPU UUID: {uuid}") + page.format(n=n, what=f"Device Minor: {n}")
+        for n, uuid in enumerate(CARDS)
+    )
+    assert held(machine, labels=FIRST) == [101]
+
+
 @pytest.mark.parametrize("name", ["nvidia-persiste", "nvidia-smi", "nv-hostengine"])
 def test_the_drivers_own_services_hold_nothing(name: str) -> None:
     assert held(idle_machine().add(Proc(5, 50, name, cards=(0, 1)))) == []
