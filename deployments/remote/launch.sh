@@ -82,11 +82,13 @@ find_used() {
     case $NEWLINE$READING$NEWLINE in *"$NEWLINE$1, "*) ;; *) return 0 ;; esac
     USED=${READING##*"$1, "}
     USED=${USED%%"$NEWLINE"*}
+    case $USED in *', '*) USED=${USED%%, *} ;; *) USED='' ;; esac
     case $USED in *[!0-9]*) USED='' ;; esac
 }
 
 if [ -n "$LIMITS" ]; then
-    READING=$(timeout -k 2 10 nvidia-smi --query-gpu=uuid,memory.used --format=csv,noheader,nounits 2>&1)
+    # A field after the one that counts: of an answer that is cut short, half a number must not pass for a smaller one.
+    READING=$(timeout -k 2 10 nvidia-smi --query-gpu=uuid,memory.used,index --format=csv,noheader,nounits 2>&1)
     for WORD in $LIMITS; do
         find_used "${WORD%=*}"
         if [ -z "$USED" ]; then

@@ -18,7 +18,8 @@ MAX_PIDS=96
 MAX_COMMANDS=4194304
 GPU_FIELDS=index,uuid,pci.bus_id,memory.total,memory.used,memory.reserved,utilization.gpu,temperature.gpu
 GPU_FIELDS=$GPU_FIELDS,power.draw,driver_version,mig.mode.current,name
-MEMORY_FIELDS=index,uuid,pci.bus_id,memory.total,memory.used
+# What counts is not last: of an answer that is cut short, half a number must not pass for a smaller one.
+MEMORY_FIELDS=index,uuid,pci.bus_id,memory.used,memory.total
 APP_FIELDS=pid,gpu_uuid,used_memory,process_name
 
 WORDS=$IFS

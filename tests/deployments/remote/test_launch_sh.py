@@ -312,7 +312,7 @@ def test_nothing_of_it_stands_in_argv(host: Host) -> None:
     assert b"hidden" in script.stdin
 
 
-SMI = 'echo "GPU-a, 4"\necho "GPU-b, {used}"'
+SMI = 'echo "GPU-a, 4, 0"\necho "GPU-b, {used}, 1"'
 
 
 @pytest.mark.parametrize(
@@ -321,9 +321,10 @@ SMI = 'echo "GPU-a, 4"\necho "GPU-b, {used}"'
         (SMI.format(used=68), 0, "started", ""),
         (SMI.format(used=69), 0, "notfree", "GPU-b 69 68"),
         (SMI.format(used=69), 1, "started", ""),
-        (SMI.format(used="[N/A]"), 0, "unmeasured", "GPU-b GPU-a, 4"),
+        (SMI.format(used="[N/A]"), 0, "unmeasured", "GPU-b GPU-a, 4, 0"),
         (SMI.format(used="[N/A]"), 1, "started", ""),
-        ('echo "GPU-a, 4"', 0, "unmeasured", "GPU-b GPU-a, 4"),
+        ('echo "GPU-a, 4, 0"', 0, "unmeasured", "GPU-b GPU-a, 4, 0"),
+        ('echo "GPU-a, 4, 0"; printf "GPU-b, 6"', 0, "unmeasured", "GPU-b GPU-a, 4, 0"),
         ("echo No devices were found; exit 6", 0, "unmeasured", "GPU-a No devices were found"),
         ("exit 127", 0, "unmeasured", "GPU-a "),
     ],
