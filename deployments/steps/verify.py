@@ -139,10 +139,12 @@ def _survivors(facts: HostFacts, record: Record | None) -> tuple[int, ...] | Non
 
 def _others_on_node(ctx: StepContext) -> tuple[HolderSeen, ...]:
     """A container does not see who else holds its cards: the node does."""
-    facts = look_at_node(ctx)
+    facts, others_on = look_at_node(ctx), others_of(ctx)
     if facts is None:
         return ()
-    others = others_of(ctx)(facts)
+    others = others_on(facts)
+    if others and not isinstance(others, Unknown):
+        others = _still_there(ctx, others, others_on)
     if isinstance(others, Unknown):
         ctx.check("holders on node", "Holders seen from the node", CheckStatus.UNKNOWN, detail=others.reason)
         return ()
@@ -150,6 +152,16 @@ def _others_on_node(ctx: StepContext) -> tuple[HolderSeen, ...]:
     names = ", ".join(holder.name for holder in others)
     ctx.check("holders on node", "Holders seen from the node", status, value=str(len(others)), limit="0", detail=names)
     return others
+
+
+def _still_there(
+    ctx: StepContext, before: tuple[HolderSeen, ...], others_on: LookForOthers
+) -> tuple[HolderSeen, ...] | Unknown:
+    """Those that a second look finds as well: a question of the panel's own may have been caught as it began."""
+    facts = look_at_node(ctx)
+    again = before if facts is None else others_on(facts)
+    known = {(holder.pid, holder.start_time) for holder in before}
+    return again if isinstance(again, Unknown) else tuple(h for h in again if (h.pid, h.start_time) in known)
 
 
 def _show(ctx: StepContext, seen: Round) -> None:

@@ -121,6 +121,42 @@ def test_a_process_that_the_node_does_not_show_is_not_called_gone(container: Con
     assert "Processes 102 cannot be killed" in story.job.summary
 
 
+def ends_inside(container: Container) -> None:
+    """The container's server ends on SIGTERM, as the node sees too."""
+    container.story.host.deaf.clear()
+    container.story.host.after["stop TERM"] = container.node.machine.procs.clear
+
+
+def test_who_is_only_seen_once_on_the_node_does_not_hold_a_card(container: Container) -> None:
+    """A question of the panel's own, caught between its fork and its name."""
+    story, node = container.story, container.node
+    ends_inside(container)
+    looks = iter([True])
+
+    def pass_by() -> None:
+        node.machine.procs.pop(9000, None)
+        if story.host.sent[-1:] == ["watch"] and next(looks, False):
+            node.machine.add(Proc(9000, 90, "timeout", "nvidia-smi -i 1", cards=(0,)))
+
+    node.before["probe"] = pass_by
+    story.request(JobKind.STOP)
+    story.approve()
+    assert story.work().state == JobState.SUCCEEDED, story.job.summary
+    assert next(looks, None) is None, "nobody passed by"
+
+
+def test_who_stays_on_the_node_holds_a_card(container: Container) -> None:
+    story = container.story
+    ends_inside(container)
+    story.request(JobKind.STOP)
+    story.approve()
+    story.host.before["watch"] = lambda: container.node.machine.procs.update(
+        {9000: Proc(9000, 90, "trainer", "train.py", cards=(0,))}
+    )
+    assert story.work().state == JobState.WAITING
+    assert "On the node, train.py (pid 9000" in str(story.gate.evidence)
+
+
 def test_only_this_containers_processes_are_killed_from_the_node(container: Container) -> None:
     """Another container's process of the same number, and one that a container engine in ours gave a number."""
     story = container.story
