@@ -67,7 +67,7 @@ def take_cards(job: Job, *, fence: int, links: Links, tick: Callable[[], None]) 
 
 
 def release_cards(job: Job, *, fence: int, links: Links, tick: Callable[[], None]) -> None:
-    """Give the locks back; those of others are left alone."""
+    """Give the locks back; those of others are left alone, and so are all of them where newer work has been seen."""
     _run(job, "release", fence=fence, links=links, tick=tick)
 
 
@@ -78,7 +78,7 @@ def _run(job: Job, mode: str, *, fence: int, links: Links, tick: Callable[[], No
     with links(machine) as transport:
         said = run(transport, script, timeout=TIMEOUT_SECONDS, tick=tick)
     for line in said:
-        if line.word == "fenced":
+        if line.word == "fenced" and mode == "take":
             raise LeaseLost
         if line.word == "refused":
             raise TransportError(f"The card locks on {machine} could not be changed: {line.text}.")

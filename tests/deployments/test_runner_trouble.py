@@ -9,7 +9,7 @@ from django.db import OperationalError
 from django.utils import timezone
 
 from deployments.lifecycle import JobState, LaunchState
-from deployments.models import Job, Launch
+from deployments.models import Deployment, Job, Launch
 from hosts.transport.base import CommandTimeout, LinkLost, TransportError
 from tests.deployments.machine import OTHER_BOOT
 from tests.deployments.support import Story, raising
@@ -128,13 +128,27 @@ def test_a_completion_that_the_link_swallowed_is_not_the_servers_fault(serving: 
 # --- Workers
 
 
-@pytest.mark.parametrize("kind", ["stop TERM", "launch start", "locks release"])
+@pytest.mark.parametrize("kind", ["stop TERM", "launch start"])
 def test_a_worker_that_the_host_fences_off_stops_without_a_word(serving: Story, kind: str) -> None:
     serving.request()
     serving.approve()
-    serving.host.before[kind] = lambda: setattr(serving.host, "fence", 99)
+
+    def another_comes() -> None:
+        Deployment.objects.update(fence=99)
+        serving.host.fence = 99
+
+    serving.host.before[kind] = another_comes
     assert serving.work().state == JobState.RUNNING, "the newer worker says how it ends"
     assert serving.job.card_claims.exists()
+
+
+def test_a_host_that_knows_more_than_the_database_ends_the_job(serving: Story) -> None:
+    """Else another worker would go on with the fence that was learnt, and nobody would have looked."""
+    serving.request()
+    serving.approve()
+    serving.host.before["stop TERM"] = lambda: setattr(serving.host, "fence", 99)
+    assert serving.work().state == JobState.FAILED
+    assert "has seen newer work" in serving.job.summary and not serving.job.card_claims.exists()
 
 
 @pytest.mark.django_db(transaction=True)
