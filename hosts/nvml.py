@@ -93,10 +93,13 @@ def main(argv: Sequence[str]) -> int:
 def _answers(sections: Sequence[str]) -> dict[str, tuple[str, int]]:
     try:
         pynvml.nvmlInit()
-        count = pynvml.nvmlDeviceGetCount()
     except pynvml.NVMLError as error:
         text = SMI_WORDS.get(error.value, str(error))
         return dict.fromkeys(sections, (text, min(error.value, 255)))
+    try:
+        count = pynvml.nvmlDeviceGetCount()
+    except pynvml.NVMLError as error:
+        return dict.fromkeys(sections, (f"Unable to determine the number of GPUs: {error}", min(error.value, 255)))
     if not count:
         return dict.fromkeys(sections, ("No devices were found", 6))
     cards, faults = _handles(count)
