@@ -43,6 +43,7 @@ class Target:
 
 TARGETS = (
     Target("cell", ("native/cell.c", "native/plan.c")),
+    Target("bystander", ("native/bystander.c",)),
     Target("lxc-attach", ("native/attach.c",)),
     Target("nogroups.so", ("native/nogroups.c",), ("-shared", "-fPIC")),
     *(Target(output, sources, flags) for output, sources, flags in SOURCES),
