@@ -7,7 +7,7 @@ HOST ?= 127.0.0.1
 PORT ?= 8000
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo run check test test-full e2e scenarios bench screenshots lint clean
+.PHONY: help setup demo run check test test-full e2e scenarios verdicts bench screenshots lint clean
 
 help: ## Say what there is to do
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,7 +44,11 @@ scenarios: ## The stories that must work, on the simulated fleet; prints SCENARI
 	@scripts/setup test
 	@scripts/scenarios
 
-bench: ## The benchmarks (ONLY="restart idle", RUNS=5)
+verdicts: ## Every situation of stop and verify over ssh, pct and local; prints VERDICTS n/N
+	@scripts/setup test
+	@scripts/verdicts
+
+bench: ## The benchmarks (ONLY="restart idle release", RUNS=5)
 	@scripts/setup test
 	@ONLY="$(ONLY)" scripts/bench
 

@@ -91,6 +91,11 @@ class Story:
         row = Host(name=f"ct{container.vmid}", transport=Host.TransportKind.PCT, via=node.host, vmid=container.vmid)
         return self._tested(host_services.register_host(row, actor=self.actor, address=""), container)
 
+    def add_local(self, machine: lab.Host) -> Place:
+        """Add the panel's own machine; whoever calls makes links lead there."""
+        row = Host(name=f"{machine.name}-local", transport=Host.TransportKind.LOCAL)
+        return self._tested(host_services.register_host(row, actor=self.actor, address=""), machine)
+
     def _tested(self, host: Host, machine: Machine) -> Place:
         test = HostTest.objects.create(host=host)
         testing.run_test(test.pk)
