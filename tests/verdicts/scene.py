@@ -16,7 +16,7 @@ from typing import Any
 
 from deployments import runner
 from deployments.lifecycle import ACTIVE, LIVE_LAUNCH, JobKind, JobState, LaunchState, StepState
-from deployments.models import CardClaim, Deployment, Effect, Gate, Job, JobStep, Launch, PortClaim
+from deployments.models import CardClaim, Check, Deployment, Effect, Gate, Job, JobStep, Launch, PortClaim
 from lab import processes
 from lab.bystanders import Bystander, Bystanders
 from lab.fleet import CardSpec, Fleet
@@ -251,7 +251,7 @@ class Scene:
         found += [
             f"open file: {other.title}"
             for other in node.processes()
-            if processes.open_files(other.lab_pid) & files and not other.title.startswith("nvidia-smi ")  # our question
+            if processes.open_files(other.lab_pid) & files and "nvidia-smi --query" not in other.title  # our question
         ]
         found += [
             f"listener {socket}" for socket in processes.listening_sockets(self.machine.pid1, self.deployment.port)
@@ -314,7 +314,8 @@ def outcome_of(job: Job, *, stop: bool = False) -> Outcome:
         text = f"{gate.kind}: {gate.title} {gate.text} {gate.evidence} {text}"
     match job.state:
         case JobState.SUCCEEDED:
-            return Outcome(STOPPED if stop else FREE, told(job))
+            notes = Check.objects.filter(step__job=job).values_list("detail", flat=True)
+            return Outcome(STOPPED if stop else FREE, " ".join([told(job), *notes]))
         case JobState.WAITING if gate is not None and gate.kind == "not free" and not stop:
             return Outcome(UNMEASURED if "could not be measured" in gate.title else NOT_FREE, text)
         case JobState.WAITING:

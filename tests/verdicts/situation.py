@@ -31,7 +31,7 @@ Act = Callable[["Scene"], Outcome]
 class Situation:
     """``expect``: what must come of it; ``says``: a pattern for its reason, where the reason matters.
 
-    ``slots``: the deployment's cards; ``harmless``: what the lab finds on them and a *free* may overlook.
+    ``slots``: the deployment's cards; ``harmless``: a pattern for what the lab finds on them and a *free* may overlook.
     ``sample``: belongs to ``make test``.
     """
 

@@ -1,5 +1,6 @@
 """Every situation at every place where it can be: what the product says, what is true, and who was hurt."""
 
+import re
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -25,7 +26,7 @@ def cells() -> Iterator["pytest.ParameterSet"]:
 def test_verdict(row: Situation, where: str, scene_of: SceneOf, record_property: Callable[[str, object], None]) -> None:
     scene = scene_of(row, where)
     outcome = row.act(scene)
-    held = [what for what in scene.in_use() if not row.harmless or row.harmless not in what]
+    held = [what for what in scene.in_use() if not (row.harmless and re.search(row.harmless, what))]
     false_free = outcome.verdict == FREE and bool(held)
     harm = scene.harm()
     record_property("false free", false_free)
