@@ -43,6 +43,8 @@ def main(arguments: list[str]) -> int:
     score = Score()
     options = ["-q", "--no-header", "--tb=short", "--show-capture=no", "-m", "lab"]
     status = int(pytest.main([*options, *(arguments or ["tests/verdicts"])], plugins=[score]))
+    if status in (2, 3, 4):  # interrupted, or not even begun
+        return status
     from tests.verdicts.table import MISSING, ROWS  # they need Django, which pytest sets up
 
     print(f"\n{'':74} {'must be':18} {'  '.join(f'{where:5}' for where in ALL)}")

@@ -35,7 +35,7 @@ def plain_login_hidden(s: Scene) -> Outcome:
     return s.look()
 
 
-@row("a plain login, root's process listens on the port", NOT_FREE, "port is still taken")
+@row("a plain login, root's process listens on the port", NOT_FREE, "listens on")
 def plain_login_port(s: Scene) -> Outcome:
     log_in_plainly(s)
     s.bystander("listener", port=s.deployment.port)

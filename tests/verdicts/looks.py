@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from deployments.decisions.verify import HEADLESS_CEILING_MIB
 from hosts.models import Gpu
 from lab.gpus import state
@@ -13,12 +15,6 @@ AT_ONCE = {"memory_seconds": 0, "stuck_seconds": 0, "port_seconds": 0}
 TABLE = Table(policy=AT_ONCE)
 row = TABLE.row
 MIG, UNIFIED, DESKTOP = 3, 4, 5
-SOCKET = """import socket, time
-s = socket.socket(socket.{family})
-{more}
-s.bind(({host!r}, {port}))
-s.listen()
-time.sleep(86400)"""
 
 
 # --- Nobody, and what is left of a server
@@ -293,41 +289,33 @@ def other_container_elsewhere(s: Scene) -> Outcome:
 # --- The port
 
 
-@row("a stranger listens on the port", NOT_FREE, "port is still taken")
+@row("a stranger listens on the port", NOT_FREE, "listens on")
 def port_taken(s: Scene) -> Outcome:
     s.bystander("listener", port=s.deployment.port)
     return s.look()
 
 
-@row("a stranger listens on the port, over IPv6 only", NOT_FREE, "port is still taken")
-def port_ipv6(s: Scene) -> Outcome:
-    listen(s, "AF_INET6", "::", "s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)")
+def port_held(kind: str, s: Scene) -> Outcome:
+    """Look while a process has the port in this way."""
+    s.faults.port_hold(s.machine, kind, s.deployment.port)
     return s.look()
 
 
-@row("a stranger listens on the port, on the loopback only", NOT_FREE, "port is still taken")
-def port_loopback(s: Scene) -> Outcome:
-    listen(s, "AF_INET", "127.0.0.1", "")
-    return s.look()
-
-
-@row("a stranger listens on the port, and would share it", NOT_FREE, "port is still taken")
-def port_shared(s: Scene) -> Outcome:
-    listen(s, "AF_INET", "0.0.0.0", "s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)")
-    return s.look()
-
-
-@row("connections of the old server are in TIME_WAIT", FREE)
-def time_wait(s: Scene) -> Outcome:
-    port = s.deployment.port
-    lines = [
-        "import socket",
-        "s = socket.socket(); s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)",
-        f"s.bind(('0.0.0.0', {port})); s.listen()",
-        f"c = socket.create_connection(('127.0.0.1', {port})); a, _ = s.accept(); a.close(); c.recv(1); c.close()",
-    ]
-    s.shell(f'/lab/bin/python -c "{"; ".join(lines)}"')
-    return s.look()
+for kind, title, verdict in (
+    ("listens-one", "a stranger listens on the port, on the loopback only", NOT_FREE),
+    ("listens-v6", "a stranger listens on the port, over IPv6 only", NOT_FREE),
+    ("listens-both", "a stranger listens on the port, over both families", NOT_FREE),
+    ("twin", "two strangers share the port, and would share it with a third", NOT_FREE),
+    ("bound", "a stranger has bound the port and does not listen", NOT_FREE),
+    ("bound-reuse", "the same, and would share it: a server that still loads", NOT_FREE),
+    ("bound-one", "a stranger has bound the port on the loopback only", NOT_FREE),
+    ("connection", "the port is a stranger's own end of a connection", NOT_FREE),
+    ("closed", "the old server's last connection is in TIME_WAIT", FREE),
+    ("closed-strict", "the same of a server that does not let its address be reused", NOT_FREE),
+    ("elsewhere", "somebody listens on the same number in another network", FREE),
+):
+    said = "listens on|has bound|connection" if verdict == NOT_FREE else ""
+    TABLE.add(f"port_{kind.replace('-', '_')}", title, partial(port_held, kind), verdict, said)
 
 
 @row("a stranger listens on the next port", FREE)
@@ -337,7 +325,7 @@ def next_port(s: Scene) -> Outcome:
 
 
 @row("the same port is taken on the node and in another container", FREE, on=(PCT,))
-def port_elsewhere(s: Scene) -> Outcome:
+def port_of_the_node(s: Scene) -> Outcome:
     for there in s.elsewhere.values():
         s.bystander("listener", there=there, port=s.deployment.port)
     return s.look()
@@ -443,13 +431,6 @@ def late(s: Scene, seconds: float):  # type: ignore[no-untyped-def]
     s.record(launch, found)
     s.kill(found)
     return found
-
-
-def listen(s: Scene, family: str, host: str, more: str) -> None:
-    """A listener with an address or option of its own."""
-    program = SOCKET.format(family=family, host=host, port=s.deployment.port, more=more)
-    s.detach(f'exec /lab/bin/python -c "{program}"')
-    wait_until(s.in_use, timeout=20, what="a listener")
 
 
 def forget_baselines(s: Scene) -> None:
