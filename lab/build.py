@@ -45,6 +45,7 @@ TARGETS = (
     Target("cell", ("native/cell.c", "native/plan.c")),
     Target("bystander", ("native/bystander.c",)),
     Target("lxc-attach", ("native/attach.c",)),
+    Target("sudo", ("native/sudo.c",)),
     Target("nogroups.so", ("native/nogroups.c",), ("-shared", "-fPIC")),
     *(Target(output, sources, flags) for output, sources, flags in SOURCES),
 )

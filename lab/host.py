@@ -174,6 +174,10 @@ class Host:
         """A path of the machine, its own /run, /dev and /proc included, as a path of the lab."""
         return Path(f"/proc/{self.pid1}/root{path}")
 
+    def allow_sudo(self, *logins: str) -> None:
+        """Who may become root by `sudo -n` from now on; everybody else is asked for a password."""
+        (self.root / "etc/sudoers.lab").write_text("".join(f"{login}\n" for login in logins))
+
     def authorize(self, line: str) -> None:
         """Let the owner of this public key (`ssh-ed25519 AAAA... comment`) log in."""
         tree.authorize(self.root, line)

@@ -84,6 +84,18 @@ def test_the_plain_login_has_no_rights(gpu1: Host, ssh: Ssh) -> None:
     assert ssh(gpu1, "nvidia-smi -L | wc -l; python -c 'print(3)'", user="llm").stdout.split() == ["2", "3"]
 
 
+@pytest.mark.skipif("tree.one_user_only()", reason="no second login with one user id only")
+def test_sudo_lets_in_whom_the_machine_allows(gpu1: Host, ssh: Ssh) -> None:
+    refused = ssh(gpu1, "sudo -n id -u", user="llm")
+    assert (refused.returncode, refused.stderr) == (1, "sudo: a password is required\n")
+    gpu1.allow_sudo("llm")
+    told = ssh(gpu1, "cd /tmp; X=1 sudo -n sh -c 'id -u; echo $HOME ${X-gone} $SUDO_USER; pwd'", user="llm")
+    assert told.stdout.split() == ["0", "/root", "gone", "llm", "/tmp"]
+    assert ssh(gpu1, "sudo -n no-such-command", user="llm").stderr == "sudo: no-such-command: command not found\n"
+    gpu1.allow_sudo()
+    assert ssh(gpu1, "sudo -n true", user="llm").returncode == 1
+
+
 def test_only_authorized_keys_get_in(gpu1: Host, ssh: Ssh, tmp_path: Path) -> None:
     key = tmp_path / "key"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
