@@ -45,15 +45,17 @@ GPU_COLUMNS: dict[str, Callable[[Any], object]] = {
     "pci.bus_id": lambda card: _text(pynvml.nvmlDeviceGetPciInfo(card).busId),
     "memory.total": lambda card: _memory(card).total // MIB,
     "memory.used": lambda card: _memory(card).used // MIB,
+    "memory.free": lambda card: _memory(card).free // MIB,
     "memory.reserved": lambda card: _memory(card).reserved // MIB,
     "utilization.gpu": lambda card: pynvml.nvmlDeviceGetUtilizationRates(card).gpu,
     "temperature.gpu": lambda card: pynvml.nvmlDeviceGetTemperature(card, pynvml.NVML_TEMPERATURE_GPU),
     "power.draw": lambda card: f"{pynvml.nvmlDeviceGetPowerUsage(card) / 1000:.2f}",
     "driver_version": lambda _: _text(pynvml.nvmlSystemGetDriverVersion()),
     "mig.mode.current": lambda card: "Enabled" if pynvml.nvmlDeviceGetMigMode(card)[0] else "Disabled",
+    "display_active": lambda card: "Enabled" if pynvml.nvmlDeviceGetDisplayActive(card) else "Disabled",
     "name": lambda card: _text(pynvml.nvmlDeviceGetName(card)),
 }
-MEMORY_COLUMNS = ("uuid", "pci.bus_id", "memory.total", "memory.used")
+MEMORY_COLUMNS = ("uuid", "pci.bus_id", "memory.total", "memory.used", "memory.free")
 
 
 def read_cards(

@@ -14,7 +14,7 @@ from hosts.probe.facts import HostFacts
 from hosts.probe.frames import Unknown
 from hosts.probe.probe import EVERYTHING, probe
 from hosts.readings import not_reached, reached, store_cards
-from hosts.transport.base import Transport, TransportError
+from hosts.transport.base import SudoRefused, Transport, TransportError
 
 Status = Literal["ok", "not ok", "unknown"]
 TIMEOUT_SECONDS = 45.0
@@ -62,7 +62,7 @@ def run_test(test_id: int) -> None:
 
 
 def _look(host: Host, transport: Transport, found: _Findings) -> None:
-    facts = probe(transport, sections=EVERYTHING, timeout=TIMEOUT_SECONDS, paths=["."], sudo=host.sudo)
+    facts = _facts(host, transport, found)
     reached(host, facts)
     store_cards(host, facts, source="test")
     _host(facts, found)
@@ -70,6 +70,19 @@ def _look(host: Host, transport: Transport, found: _Findings) -> None:
     _sight(host, facts, found)
     _disk(facts, found)
     _tools(transport, found)
+
+
+def _facts(host: Host, transport: Transport, found: _Findings) -> HostFacts:
+    """One look at everything; without sudo where the host refuses it, so that the rest is found all the same."""
+    if host.sudo:
+        try:
+            facts = probe(transport, sections=EVERYTHING, timeout=TIMEOUT_SECONDS, paths=["."], sudo=True)
+        except SudoRefused as refused:
+            found.add("Root by sudo", "not ok", str(refused), hint=refused.hint)
+        else:
+            found.add("Root by sudo", "ok", "The login may use sudo without a password.")
+            return facts
+    return probe(transport, sections=EVERYTHING, timeout=TIMEOUT_SECONDS, paths=["."])
 
 
 def _host(facts: HostFacts, found: _Findings) -> None:

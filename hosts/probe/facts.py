@@ -21,6 +21,7 @@ from hosts.probe.processes import (
     parse_host,
     parse_markers,
     parse_nspids,
+    parse_owners,
     parse_processes,
 )
 
@@ -61,6 +62,8 @@ class HostFacts:
     again: tuple[GpuList | Unknown, ...] = ()
     """Later readings of the same look, as far as there are any."""
     details: Mapping[int, ProcessDetail] = field(default_factory=lambda: MappingProxyType({}))
+    owners: Mapping[int, str] = field(default_factory=lambda: MappingProxyType({}))
+    """pid -> its user's name, as this machine calls it; of the processes that are told in detail."""
     disks: Mapping[str, DiskSpace | Unknown] = field(default_factory=lambda: MappingProxyType({}))
 
 
@@ -91,6 +94,7 @@ def read_facts(frame: Frame, *, measured_at: datetime, paths: tuple[str, ...] = 
         details=MappingProxyType(
             parse_details(sections["pids"], sections.get("commands")) if "pids" in sections else {}
         ),
+        owners=MappingProxyType(parse_owners(sections["users"]) if "users" in sections else {}),
         disks=MappingProxyType({path: _disk(frame.get(f"disk.{n}"), path) for n, path in enumerate(paths)}),
     )
 

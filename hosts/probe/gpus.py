@@ -13,6 +13,9 @@ from hosts.probe.frames import Section, Unknown
 NUMBER = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,4})?)(?: (?:MiB|%|W))?", re.ASCII)
 UUID = re.compile(r"(?:GPU|MIG)-[0-9A-Za-z/-]{1,80}", re.ASCII)
 MAX_MIB = 64 * 1024 * 1024
+ROUNDING_MIB = 2
+"""What used, free and reserved may be apart from the total: each is rounded."""
+NOT_TOLD = Unknown("How much memory is free was not asked.")
 SMI_TIMEOUT = Unknown("nvidia-smi did not answer within its time; the driver may hang.")
 
 EXPLAINED: tuple[tuple[str, str], ...] = (
@@ -68,6 +71,9 @@ class GpuReading:
     power_watts: float | Unknown
     driver_version: str
     mig: bool
+    memory_free: int | Unknown = NOT_TOLD
+    display: bool = False
+    """A screen is driven by it, so some memory is in use whoever computes."""
 
     @property
     def unified(self) -> bool:
@@ -214,8 +220,9 @@ def _reading(row: Mapping[str, str]) -> GpuReading | None:
         return None
     total = _mib(row.get("memory.total", "N/A"), "the card's memory size")
     used = _mib(row.get("memory.used", "N/A"), "the memory in use")
-    if isinstance(total, int) and (total == 0 or (isinstance(used, int) and used > total)):
-        total = used = Unknown("The driver's memory figures contradict each other.")
+    free = _mib(row.get("memory.free", "N/A"), "the free memory")
+    if isinstance(total, int) and (total == 0 or _sum(used) > total or _sum(used, free) > total + ROUNDING_MIB):
+        total = used = free = Unknown("The driver's memory figures contradict each other.")
     return GpuReading(
         index=_whole(row.get("index", "N/A"), "the card's index"),
         uuid=row["uuid"],
@@ -229,4 +236,10 @@ def _reading(row: Mapping[str, str]) -> GpuReading | None:
         power_watts=parse_number(row.get("power.draw", "N/A"), "the power draw"),
         driver_version=row.get("driver_version", ""),
         mig=row.get("mig.mode.current") == "Enabled",
+        memory_free=free,
+        display=row.get("display_active") == "Enabled",
     )
+
+
+def _sum(*cells: int | Unknown) -> int:
+    return sum(cell for cell in cells if isinstance(cell, int))

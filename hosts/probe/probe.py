@@ -10,14 +10,16 @@ from pathlib import Path
 from hosts.probe.facts import AGAIN, HostFacts, read_facts
 from hosts.probe.frames import FrameReader, parse_frame
 from hosts.probe.port import script as port_script
-from hosts.transport.base import CommandTimeout, Transport, no_tick
+from hosts.sudo import refusal
+from hosts.transport.base import CommandTimeout, SudoRefused, Transport, no_tick
 
 MEMORY = ("memory",)
 """The cards' memory and nothing else: the cheapest look there is."""
 SERVING = ("host", "gpus", "apps", "procs", "uids", "fds", "listeners", "markers", "pids")
 EVERYTHING = (*SERVING, "devices", "nspids", "disk")
-ALL_SECTIONS = frozenset({*EVERYTHING, "memory", "port", *AGAIN})
+ALL_SECTIONS = frozenset({*EVERYTHING, "memory", "port", "users", *AGAIN})
 SMI_SECTIONS = frozenset({"gpus", "apps", "memory", *AGAIN})
+MOST_BEFORE = 4096
 SILENCE_SECONDS = 20.0
 """A watch says something each second, or while nvidia-smi waits for its time-out; beyond that it is gone."""
 
@@ -42,7 +44,7 @@ def probe(
     """One look. Raises TransportError when the host cannot be asked; what it would not tell is Unknown.
 
     `ports`: name who listens there. `pids`: tell more of these. `paths`: room and existence. With `sudo` the
-    script runs as root, which sees every user's files.
+    script runs as root, which sees every user's files; raises SudoRefused where that is not allowed.
     """
     token = secrets.token_hex(8)
     measured_at = datetime.now(UTC)
@@ -51,6 +53,8 @@ def probe(
     argv = probe_argv(asked, ports=ports, pids=pids, paths=paths, sudo=sudo)
     result = transport.run(argv, stdin=probe_stdin(token, asked), timeout=timeout, tick=tick)
     frame = parse_frame(result.stdout, token=token)
+    if sudo and not frame.sections:
+        _check_sudo(result.stderr + result.stdout)
     if len(asked) < len(sections):
         from hosts.nvml import read_cards  # the child it starts is only wanted on this machine
 
@@ -74,8 +78,8 @@ def watch(
     """A look every `every` seconds over one long-running command, until it has run for `seconds`.
 
     `eager`: the pause in the first seconds, for what comes soon or not at all. A newer watch with the same `slot`
-    ends this one. `tick` is called at least once a second. Raises LinkLost when the link breaks and
-    CommandTimeout after too long a silence; close the iterator to stop listening.
+    ends this one. `tick` is called at least once a second. Raises LinkLost when the link breaks,
+    CommandTimeout after too long a silence and SudoRefused as `probe`; close the iterator to stop listening.
     """
     if transport.kind == "local" and not sudo:
         yield from _watch_here(transport, sections, every, seconds, ports, pids, tick)
@@ -87,18 +91,24 @@ def watch(
     argv = [*probe_argv(sections, ports=ports, pids=pids, sudo=sudo), *loop]
     reader = FrameReader(token)
     last_word = time.monotonic()
+    before = b""  # what comes before the first frame: nothing, or why there is none
     with transport.stream(argv, stdin=probe_stdin(token, sections), keep_stdin_open=True) as stream:
         while True:
             data = stream.read(timeout=0.5)
             tick()
             if data == b"":
+                if sudo:
+                    _check_sudo(before)
                 return
             if data is None:
                 if time.monotonic() - last_word > SILENCE_SECONDS:
                     raise CommandTimeout("The host's readings stopped coming.")
                 continue
             last_word = time.monotonic()
+            if sudo and len(before) < MOST_BEFORE:
+                before += data
             for frame in reader.feed(data):
+                sudo = False  # it has let us in
                 yield read_facts(frame, measured_at=datetime.now(UTC))
 
 
@@ -120,6 +130,12 @@ def _watch_here(
         while (left := due - time.monotonic()) > 0:
             time.sleep(min(left, 0.5))
             tick()
+
+
+def _check_sudo(output: bytes) -> None:
+    """Raises SudoRefused when this is what sudo says instead of running a command."""
+    if said := refusal(output):
+        raise SudoRefused(said)
 
 
 def probe_argv(

@@ -4,8 +4,9 @@
 # Output: for each section a line "@relaunch TOKEN section NAME", its content, and "@relaunch TOKEN status N".
 # What has no status line was cut off, and means nothing. A frame ends with "@relaunch TOKEN end".
 #
-# SECTIONS  comma-separated: host memory memory2 memory3 (read again, later) gpus apps devices procs uids nspids listeners port fds pids markers disk
+# SECTIONS  comma-separated: host memory memory2 memory3 (read again, later) gpus apps devices procs uids nspids listeners port fds pids
 #           (port: could a server have those on which nobody listens? Needs listeners, and port.sh before this)
+#           users (names of the owners of pids) markers disk
 # keys      port=N pid=N path=P (each may be repeated), every=MS for=SECONDS slot=NAME (repeat until then),
 #           eager=MS (the pause at first, for EAGER_SECONDS)
 
@@ -16,10 +17,10 @@ LOCK_SECONDS=5
 EAGER_SECONDS=5
 MAX_PIDS=96
 MAX_COMMANDS=4194304
-GPU_FIELDS=index,uuid,pci.bus_id,memory.total,memory.used,memory.reserved,utilization.gpu,temperature.gpu
-GPU_FIELDS=$GPU_FIELDS,power.draw,driver_version,mig.mode.current,name
+GPU_FIELDS=index,uuid,pci.bus_id,memory.total,memory.used,memory.free,memory.reserved,utilization.gpu
+GPU_FIELDS=$GPU_FIELDS,temperature.gpu,power.draw,driver_version,mig.mode.current,display_active,name
 # What counts is not last: of an answer that is cut short, half a number must not pass for a smaller one.
-MEMORY_FIELDS=index,uuid,pci.bus_id,memory.used,memory.total
+MEMORY_FIELDS=index,uuid,pci.bus_id,memory.used,memory.free,memory.total
 APP_FIELDS=pid,gpu_uuid,used_memory,process_name
 
 WORDS=$IFS
@@ -326,6 +327,13 @@ look_at_pids() {
   done_with 0
 }
 
+look_at_users() {
+  begin users
+  # shellcheck disable=SC2086  # a list that is meant to be split
+  (cd /proc && ls -ld $PIDS 2>/dev/null)
+  done_with 0
+}
+
 # --- the disk, last, for a lost network disk can hold it for long
 
 look_at_disk() {
@@ -359,6 +367,7 @@ look_around() {
     look_at_files
   fi
   asked pids && look_at_pids
+  asked users && look_at_users
   asked disk && look_at_disk "$@"
 }
 

@@ -15,6 +15,7 @@ CLOCK_TICKS = 100
 BOOT_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 UID_LINE = re.compile(r"^d\S+\s+\d+\s+(\d+)\s+.*?/proc/(\d+)$", re.ASCII | re.M)
 NSPID_LINE = re.compile(r"^/proc/(\d+)/status:NSpid:\s+([\d\s]+)$", re.ASCII | re.M)
+OWNER_LINE = re.compile(r"^d\S+\s+\d+\s+(\S+)\s.*\s(\d+)$", re.ASCII | re.M)
 CGROUP_LINES = (r"^0::(/.+)$", r"^\d+:name=systemd:(/.*)$", r"^0::(/)$", r"^\d+:[^:\n]*:(/.*)$")
 FACT_LINE = re.compile(r"^/proc/(\d+)/(?:status|cgroup):(.*)$", re.ASCII | re.M)
 ARGUMENT = re.compile(rb"\n?/proc/(\d+)/cmdline:(.*)\Z", re.S)
@@ -173,6 +174,11 @@ def parse_processes(section: Section, uids: Section | None = None) -> ProcessTab
 def parse_uids(section: Section) -> dict[int, int]:
     """pid -> owner."""
     return {int(pid): int(uid) for uid, pid in UID_LINE.findall(section.text)}
+
+
+def parse_owners(section: Section) -> dict[int, str]:
+    """pid -> the name of its owner; left out where the machine has no name for the number."""
+    return {int(pid): name for name, pid in OWNER_LINE.findall(section.text) if not name.isdigit()}
 
 
 def parse_nspids(section: Section) -> dict[int, tuple[int, ...]]:

@@ -21,6 +21,7 @@ TransportError
  |       |- ContainerLocked
  |       |- ContainerRefused   pct wants root
  |       `- PctMissing         no pct on this machine
+ |- SudoRefused             the host answered, but sudo wants a password: nothing was done
  |- LinkLost                after something was sent: the outcome is unknown
  |- CommandTimeout          our deadline passed: the command may run on
  `- OutputTooLarge          it said more than we keep: the command may run on
@@ -120,6 +121,14 @@ class ContainerRefused(ContainerError):
 
 class PctMissing(ContainerError):
     hint = "The machine named as Proxmox node has no pct command. Choose the right node."
+
+
+class SudoRefused(TransportError):
+    hint = (
+        "On the host, let the panel's login use sudo without a password: as root, run visudo -f "
+        "/etc/sudoers.d/relaunch and write the line “LOGIN ALL=(root) NOPASSWD: ALL”, with the login's name for "
+        "LOGIN. Or untick “Use sudo where root is needed” on the host's page."
+    )
 
 
 class LinkLost(TransportError):

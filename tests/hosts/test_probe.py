@@ -1,6 +1,7 @@
 """The script itself, run for real on this machine against the lab's cards, through every shell there is."""
 
 import os
+import pwd
 import shutil
 import signal
 import socket
@@ -9,13 +10,14 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from hosts.probe.facts import HostFacts
+from hosts.probe.facts import HostFacts, read_facts
 from hosts.probe.fake import answer, is_probe
-from hosts.probe.frames import Unknown
+from hosts.probe.frames import Unknown, parse_frame
 from hosts.probe.gpus import GpuList, GpuReading
 from hosts.probe.holders import OpenFiles
 from hosts.probe.probe import ALL_SECTIONS, EVERYTHING, MEMORY, probe, probe_argv, probe_stdin, watch
@@ -84,13 +86,24 @@ def test_cards_are_read(machine: LabMachine) -> None:
     assert [gpu.uuid for gpu in facts.gpus.gpus] == uuids()
     gpu = facts.gpus.gpus[0]
     assert (gpu.memory_used, gpu.memory_total, gpu.name) == (0, 46068, "NVIDIA L40S")
+    assert (gpu.memory_free, gpu.display) == (46068, False)
     assert not isinstance(facts.apps, Unknown) and facts.apps.apps == ()
 
 
 def test_the_short_look_gives_memory(machine: LabMachine) -> None:
     facts = look(machine, *MEMORY)
     assert isinstance(facts.gpus, GpuList)
-    assert [gpu.memory_used for gpu in facts.gpus.gpus] == [0, 0]
+    assert [(gpu.memory_used, gpu.memory_free) for gpu in facts.gpus.gpus] == [(0, 46068)] * 2
+
+
+@pytest.mark.parametrize("kind", ["smi", "local"])
+def test_what_the_driver_keeps_is_not_free_and_a_screen_is_told(tmp_path: Path, kind: str) -> None:
+    card = CardSpec(memory_mib=16376, reserved_mib=434, kind="desktop").placed("desk", 0)
+    state.write_cards(tmp_path, [card])
+    facts = look(LabMachine(tmp_path, kind=kind))
+    assert isinstance(facts.gpus, GpuList)
+    (gpu,) = facts.gpus.gpus
+    assert (gpu.memory_used, gpu.memory_free, gpu.display) == (596, 16376 - 434 - 596, True)
 
 
 @pytest.mark.parametrize(
@@ -179,6 +192,15 @@ def test_every_section_comes_from_every_shell(shell: str) -> None:
     done = subprocess.run(argv, input=probe_stdin("abc", sections), capture_output=True, timeout=20, check=True)
     assert done.stderr == b""
     assert done.stdout.endswith(b"@relaunch abc end\n")
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_users_have_names(shell: str) -> None:
+    argv = [shell, *probe_argv(["users"], pids=[os.getpid(), 4_000_001])[1:]]
+    done = subprocess.run(argv, input=probe_stdin("abc", ["users"]), capture_output=True, timeout=20, check=True)
+    owners = read_facts(parse_frame(done.stdout, token="abc"), measured_at=datetime.now(UTC)).owners
+    assert owners[os.getpid()] == pwd.getpwuid(os.getuid()).pw_name
+    assert set(owners) <= {1, os.getpid()}, "one that is gone has no user"
 
 
 def test_facts_about_this_very_machine(tmp_path: Path) -> None:
