@@ -95,3 +95,5 @@ class BaselineForm(forms.Form):
     """The memory in use of a card that nobody holds, when it is too much to be believed without a person."""
 
     mib = forms.IntegerField(label="Memory in use when nobody holds the card", min_value=0, max_value=1_000_000)
+    confirmed_mib = forms.IntegerField(required=False)
+    """The number that the person was shown and has confirmed."""

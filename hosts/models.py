@@ -7,7 +7,7 @@ from django.core.exceptions import ValidationError
 from django.db import models
 from django.db.models.functions import Now
 
-from hosts import addresses
+from hosts import addresses, baseline
 
 
 class Host(models.Model):
@@ -162,6 +162,7 @@ class Gpu(models.Model):
     driver_version = models.CharField(max_length=32, blank=True)
     baseline_mib = models.PositiveIntegerField(null=True, help_text="memory.used in MiB when nobody holds the card")
     baseline_by = models.CharField(max_length=150, blank=True, help_text="who confirmed it; empty when learnt")
+    display = models.BooleanField(default=False, help_text="A screen is driven by it.")
 
     used_mib = models.PositiveIntegerField(null=True)
     utilization_percent = models.PositiveSmallIntegerField(null=True)
@@ -178,3 +179,8 @@ class Gpu(models.Model):
 
     def __str__(self) -> str:
         return f"{self.host} GPU {self.index}"
+
+    @property
+    def ceiling_mib(self) -> int:
+        """The highest baseline that is learnt without a person, in MiB."""
+        return baseline.ceiling_mib(display=self.display)

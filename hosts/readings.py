@@ -72,6 +72,7 @@ def _fields(reading: GpuReading, facts: HostFacts, source: str) -> dict[str, obj
         fields["index"] = reading.index
     if reading.name:
         fields |= {"name": reading.name, "bus_id": reading.bus_id, "driver_version": reading.driver_version}
+        fields |= {"display": reading.display}
     return fields
 
 

@@ -18,6 +18,7 @@ from hosts import panel_key, tasks
 from hosts.models import Gpu, Host, HostKey, HostTest
 
 __all__ = [
+    "NotConfirmed",
     "Refused",
     "confirm_baseline",
     "forget_key",
@@ -187,17 +188,33 @@ def panel_public_key() -> str:
     return panel_key.public_line(Path(settings.DATA_DIR))
 
 
-def confirm_baseline(gpu: Gpu, *, mib: int, actor: User, address: str) -> None:
-    """A person says what ``memory.used`` is (MiB) when nobody holds the card."""
-    require(actor, Action.APPROVE)
+class NotConfirmed(Refused):
+    """A number above what is believed without a person: it is to be said once more, with the number in sight."""
+
+
+def confirm_baseline(gpu: Gpu, *, mib: int, confirmed_mib: int | None = None, actor: User, address: str) -> None:
+    """A person says what ``memory.used`` is (MiB) when nobody holds the card.
+
+    Above the card's ceiling ``confirmed_mib`` must be the same number: whoever confirms has seen it. Raises
+    NotConfirmed without it, and Refused for a number that cannot be.
+    """
+    require(actor, Action.EDIT_HOST)
     if mib < 0 or (gpu.total_mib is not None and mib >= gpu.total_mib):
-        raise Refused(f"{mib} MiB cannot be the baseline of a card with {gpu.total_mib} MiB.")
+        raise Refused(
+            f"{mib} MiB cannot be the baseline of a card with {gpu.total_mib} MiB.",
+            hint="Write what nvidia-smi shows as used while nobody holds the card.",
+        )
+    if mib > gpu.ceiling_mib and confirmed_mib != mib:
+        raise NotConfirmed(
+            f"{mib:,} MiB is more than the {gpu.ceiling_mib:,} MiB that a card like this may have in use by itself.",
+            hint="If nobody holds it, confirm the number below. If somebody does, their memory would count as free.",
+        )
     with transaction.atomic():
         Gpu.objects.filter(pk=gpu.pk).update(baseline_mib=mib, baseline_by=actor.get_username())
         audit.record(
             "confirm baseline",
             actor=actor,
             target=gpu,
-            detail={"mib": mib, "uuid": gpu.uuid},
+            detail={"mib": mib, "before": gpu.baseline_mib, "uuid": gpu.uuid},
             address=address,
         )

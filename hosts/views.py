@@ -133,17 +133,20 @@ def forget(request: HttpRequest, pk: int, key_pk: int) -> HttpResponse:
 
 
 @require_POST
-@requires(Action.APPROVE)
+@requires(Action.EDIT_HOST)
 def baseline(request: HttpRequest, pk: int, gpu_pk: int) -> HttpResponse:
-    """Confirm what a card's memory in use is when nobody holds it."""
+    """Say what a card's memory in use is when nobody holds it; a number above the usual is asked for twice."""
     found = _host(pk)
     gpu = get_object_or_404(Gpu, pk=gpu_pk, host=found)
     form = BaselineForm(request.POST)
     if not form.is_valid():
         return _page(request, found, baseline_form=form, baseline_gpu=gpu.pk, status=422)
-    mib = form.cleaned_data["mib"]
+    mib, confirmed = form.cleaned_data["mib"], form.cleaned_data["confirmed_mib"]
     try:
-        services.confirm_baseline(gpu, mib=mib, **asking(request))
+        services.confirm_baseline(gpu, mib=mib, confirmed_mib=confirmed, **asking(request))
+    except services.NotConfirmed as asked:
+        more = {"baseline_form": form, "baseline_gpu": gpu.pk, "baseline_asked": asked}
+        return _page(request, found, status=REFUSED, **more)
     except services.Refused as refused:
         return _page(request, found, baseline_form=form, baseline_gpu=gpu.pk, refused=refused, status=REFUSED)
     messages.success(request, f"GPU {gpu.index} counts as free at {mib} MiB.")

@@ -150,18 +150,32 @@ def test_the_panels_own_key_can_be_shown() -> None:
 
 
 @pytest.mark.parametrize(
-    ("mib", "total", "good"), [(0, 100, True), (99, 100, True), (100, 100, False), (-1, None, False), (7, None, True)]
+    ("mib", "total", "good"), [(0, 50, True), (49, 50, True), (50, 50, False), (-1, None, False), (64, None, True)]
 )
-def test_confirming_a_baseline(approver: User, mib: int, total: int | None, good: bool) -> None:
+def test_writing_a_baseline(administrator: User, mib: int, total: int | None, good: bool) -> None:
     gpu = make_gpu(make_host(), total_mib=total, baseline_mib=None)
     if not good:
         with pytest.raises(Refused, match="cannot be the baseline"):
-            services.confirm_baseline(gpu, mib=mib, actor=approver, address="")
+            services.confirm_baseline(gpu, mib=mib, actor=administrator, address="")
         assert Gpu.objects.get().baseline_mib is None
         return
-    services.confirm_baseline(gpu, mib=mib, actor=approver, address="")
+    services.confirm_baseline(gpu, mib=mib, actor=administrator, address="")
     gpu.refresh_from_db()
-    assert (gpu.baseline_mib, gpu.baseline_by) == (mib, "approver") and actions() == ["confirm baseline"]
+    assert (gpu.baseline_mib, gpu.baseline_by) == (mib, "administrator") and actions() == ["confirm baseline"]
+
+
+@pytest.mark.parametrize(("display", "ceiling"), [(False, 64), (True, 1024)])
+def test_above_the_ceiling_the_very_number_is_confirmed(administrator: User, display: bool, ceiling: int) -> None:
+    gpu = make_gpu(make_host(), display=display, baseline_mib=3)
+    services.confirm_baseline(gpu, mib=ceiling, actor=administrator, address="")
+    for confirmed in (None, ceiling, ceiling + 2):
+        with pytest.raises(services.NotConfirmed, match=f"more than the {ceiling:,} MiB"):
+            services.confirm_baseline(gpu, mib=ceiling + 1, confirmed_mib=confirmed, actor=administrator, address="")
+    assert Gpu.objects.get().baseline_mib == ceiling
+    services.confirm_baseline(gpu, mib=ceiling + 1, confirmed_mib=ceiling + 1, actor=administrator, address="")
+    assert Gpu.objects.get().baseline_mib == ceiling + 1
+    told = [entry.detail for entry in AuditEntry.objects.order_by("number")]
+    assert [(row["mib"], row["uuid"]) for row in told] == [(ceiling, gpu.uuid), (ceiling + 1, gpu.uuid)]
 
 
 # --- Who may, and no deed without its entry
@@ -174,11 +188,11 @@ def deeds(actor: User) -> dict[str, Callable[[], object]]:
     return {
         "register": lambda: services.register_host(Host(name="new", address="10.0.0.1"), **who),
         "update": lambda: services.update_host(host, **who),
-        "remove": lambda: services.remove_host(host, **who),
         "test": lambda: services.request_test(host, **who),
         "trust": lambda: services.trust_key(key, typed_fingerprint=key.fingerprint, **who),
         "forget": lambda: services.forget_key(key, **who),
         "baseline": lambda: services.confirm_baseline(gpu, mib=1, **who),
+        "remove": lambda: services.remove_host(host, **who),
     }
 
 
@@ -188,7 +202,7 @@ def deeds(actor: User) -> dict[str, Callable[[], object]]:
         ("stranger", set()),
         ("viewer", set()),
         ("operator", {"test"}),
-        ("approver", {"test", "trust", "forget", "baseline"}),
+        ("approver", {"test", "trust", "forget"}),
     ],
 )
 def test_who_may(request: pytest.FixtureRequest, who: str, may: set[str]) -> None:

@@ -176,15 +176,31 @@ def test_a_number_that_was_not_read_is_unknown_and_never_zero(client_of: ClientO
     assert "unknown</span> of 48.0 GiB" in page and "nvidia-smi did not answer" in page
 
 
-def test_an_approver_confirms_a_baseline(client_of: ClientOf, approver: User, operator: User) -> None:
+def test_an_administrator_writes_a_baseline(client_of: ClientOf, administrator: User, approver: User) -> None:
     host = make_host()
     gpu = make_gpu(host, baseline_mib=None, used_mib=700)
     path = f"/hosts/{host.pk}/gpus/{gpu.pk}/baseline/"
-    assert client_of(operator).post(path, {"mib": "700"}).status_code == 403
-    assert client_of(approver).post(path, {"mib": "-1"}).status_code == 422
-    assert client_of(approver).post(path, {"mib": "700"}).status_code == 302
+    client = client_of(administrator)
+    assert client_of(approver).post(path, {"mib": "7"}).status_code == 403
+    assert client.post(path, {"mib": "-1"}).status_code == 422
+    asked = client.post(path, {"mib": "700"})
+    page = asked.content.decode()
+    assert asked.status_code == 409 and "700 MiB is more than the 64 MiB" in page
+    assert 'name="confirmed_mib" value="700"' in page and "700 MiB is free" in page
     gpu.refresh_from_db()
-    assert (gpu.baseline_mib, gpu.baseline_by) == (700, "approver")
+    assert gpu.baseline_mib is None
+    assert client.post(path, {"mib": "700", "confirmed_mib": "700"}).status_code == 302
+    gpu.refresh_from_db()
+    assert (gpu.baseline_mib, gpu.baseline_by) == (700, "administrator")
+    page = client.get(f"/hosts/{host.pk}/").content.decode()
+    assert "When free: 700 MiB, written by administrator" in page
+
+
+def test_who_may_not_edit_sees_the_baseline_only(client_of: ClientOf, approver: User) -> None:
+    host = make_host()
+    make_gpu(host, baseline_mib=None)
+    page = client_of(approver).get(f"/hosts/{host.pk}/").content.decode()
+    assert "learnt from a reading of at most 64 MiB" in page and "/baseline/" not in page
 
 
 def test_a_used_host_is_not_removed_and_the_page_says_by_whom(client_of: ClientOf, administrator: User) -> None:
