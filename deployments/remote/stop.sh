@@ -1,5 +1,6 @@
 # Signal exactly the given processes and watch until they are gone.
 # SIGNAL: a name, or empty to watch only. TARGETS and WATCHED: "pid:start" words. SECONDS_MAX: how long to watch.
+# SUDO: signal.sh.
 # THROUGH: a command by which the server's manager ends it, instead of a signal.
 same_boot
 take_fence
@@ -27,18 +28,7 @@ tell_manager() {
 [ -z "$THROUGH" ] || ask_manager
 
 for WORD in $TARGETS; do
-    PID=${WORD%:*}
-    if [ "$PID" -gt 1 ] && is_same "$PID" "${WORD#*:}"; then
-        if kill -s "$SIGNAL" "$PID" 2> /dev/null; then
-            say sent "$SIGNAL" "$PID"
-        elif is_same "$PID" "${WORD#*:}"; then
-            say denied "$PID"
-        else
-            say gone "$PID"
-        fi
-    else
-        say gone "$PID"
-    fi
+    if [ "${WORD%:*}" -gt 1 ]; then send_signal "${WORD%:*}" "${WORD#*:}"; else say gone "${WORD%:*}"; fi
 done
 flock -u 9
 

@@ -16,7 +16,8 @@ from deployments.remote.locks import lock_values, locked_by
 from deployments.remote.script import Said, Script
 from deployments.steps.base import StepContext, StepFailed
 from hosts.models import Host
-from hosts.transport.base import LinkLost
+from hosts.sudo import refusal
+from hosts.transport.base import LinkLost, SudoRefused
 
 Heard = Callable[[Mapping[int, str]], None]
 
@@ -83,7 +84,9 @@ def _script(ctx: StepContext, order: Order) -> Script:
     return remote.script_for(
         ctx.deployment,
         *(["locks"] if order.take_cards else []),
+        "signal",
         "stop",
+        sudo="1" if order.host.sudo else "",
         fence=ctx.claim.fence,
         boot_id=order.boot_id,
         mode="take",
@@ -114,8 +117,9 @@ def _watch(ctx: StepContext, order: Order, heard: Heard, may_be_denied: bool) ->
                     living.waits[int(said.rest[0])] = " ".join(said.rest[1:])
                 case "gpu":
                     ctx.reading_said(said.rest)
-                case "denied" if may_be_denied:
+                case "denied" | "nosudo" if may_be_denied:
                     living.denied.append(int(said.rest[0]))
+                    ctx.say(_not_allowed(said).message)
                 case _:
                     _trouble(ctx, said)
     if not said_who_lives:
@@ -133,13 +137,20 @@ def _trouble(ctx: StepContext, said: Said) -> None:
             raise StepFailed(f"{locked_by(said)} Nothing was stopped.", hint="Wait for that job, or ask that person.")
         case "refused":
             raise StepFailed(f"The host refused: {said.text}.", hint="Mend that on the host, then try again.")
-        case "denied":
-            raise StepFailed(
-                f"This login may not signal process {said.text}: it belongs to another user.",
-                hint="Give the login sudo rights, or log in as root or as the server's user.",
-            )
+        case "denied" | "nosudo":
+            raise _not_allowed(said)
         case "manager":
             _manager_said(said)
+
+
+def _not_allowed(said: Said) -> StepFailed:
+    """Only root may signal that process; ``nosudo``: and sudo does not let the login be root."""
+    pid, *words = said.rest
+    if said.word == "denied":
+        message = f"This login may not signal process {pid}: it belongs to another user."
+        return StepFailed(message, hint=f"Log in as root or as the server's user. Or: {SudoRefused.hint}")
+    why = refusal(" ".join(words).encode()) or "sudo failed on this host."
+    return StepFailed(f"Process {pid} belongs to another user. {why} It was not signalled.", hint=SudoRefused.hint)
 
 
 def _manager_said(said: Said) -> None:

@@ -40,7 +40,7 @@ def stop(
 ) -> list[Said]:
     watch = list(targets) if watched is None else watched
     known = {"signal": signal, "targets": list(targets), "watched": watch, "through": through, "seconds_max": seconds}
-    return host.run(host.script("stop", **known, **values))
+    return host.run(host.script("signal", "stop", **({"sudo": ""} | known | values)))
 
 
 def pid_of(word: str) -> int:

@@ -1,0 +1,37 @@
+# Send SIGNAL to exactly one process. SUDO: 1 = as root where this login may not, by sudo without a password.
+
+# For a shell of root's: who it is is looked at once more there, for sudo may have taken its time. $1 signal, $2 process,
+# $3 when it started. Ends with 3 when that one is gone, with 4 when not even root may.
+AS_ROOT='
+read -r STAT 2> /dev/null < "/proc/$2/stat" || exit 3
+SIGNAL=$1 PID=$2 START=$3
+set -- ${STAT##*) }
+shift 19
+[ "$1" = "$START" ] || exit 3
+kill -s "$SIGNAL" "$PID" 2> /dev/null || exit 4
+exit 0'
+
+# $1: process, $2: when it started.
+send_signal() {
+    if ! is_same "$1" "$2"; then
+        say gone "$1"
+    elif kill -s "$SIGNAL" "$1" 2> /dev/null; then
+        say sent "$SIGNAL" "$1"
+    elif ! is_same "$1" "$2"; then
+        say gone "$1"
+    elif [ -n "$SUDO" ]; then
+        send_as_root "$1" "$2"
+    else
+        say denied "$1"
+    fi
+}
+
+send_as_root() {
+    TEXT=$(sudo -n sh -c "$AS_ROOT" sh "$SIGNAL" "$1" "$2" 2>&1)
+    case $? in
+    0) say sent "$SIGNAL" "$1" ;;
+    3) say gone "$1" ;;
+    4) say denied "$1" ;;
+    *) say nosudo "$1" "$(printf '%s' "$TEXT" | tail -n 1)" ;;
+    esac
+}

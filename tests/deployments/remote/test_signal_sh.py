@@ -1,0 +1,97 @@
+"""Who may signal whom: the login its own, root by sudo the others', and nobody a process that is not that one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from deployments.remote import script
+from deployments.remote.script import Said
+from tests.deployments.remote.shell import Host, lives, said_of, start_time, temporary_host, wait_for
+
+pytestmark = pytest.mark.process
+
+NOBODY = 65534
+SIGNAL_SH = Path(script.__file__).with_name("signal.sh")
+root_only = pytest.mark.skipif(os.getuid() != 0, reason="only root can be two users")
+
+
+def sleeper(host: Host) -> tuple[int, int]:
+    pid = host.spawn("sleep", "60")
+    return pid, start_time(pid)
+
+
+def signal_it(host: Host, who: tuple[int, int], *, sudo: str, preexec: Callable[[], None] | None = None) -> list[Said]:
+    word = f"{who[0]}:{who[1]}"
+    values = {"signal": "TERM", "targets": word, "watched": word, "through": "", "seconds_max": 1, "sudo": sudo}
+    return host.run(host.script("signal", "stop", **values), preexec=preexec)
+
+
+def as_nobody() -> None:
+    """For a child."""
+    os.setgid(NOBODY)
+    os.setuid(NOBODY)
+
+
+@pytest.fixture
+def open_host() -> Iterator[Host]:
+    """A home that another user may use too, with all above it."""
+    with tempfile.TemporaryDirectory() as directory:
+        Path(directory).chmod(0o777)
+        with temporary_host(Path(directory)) as made:
+            yield made
+
+
+def test_an_own_process_needs_no_sudo(host: Host) -> None:
+    host.program("sudo", f"touch {host.home}/asked")
+    who = sleeper(host)
+    assert said_of(signal_it(host, who, sudo="1"), "sent") == [f"TERM {who[0]}"]
+    assert not (host.home / "asked").exists() and not lives(who[0])
+
+
+@root_only
+@pytest.mark.parametrize(
+    ("sudo", "program", "word", "text"),
+    [
+        ("", "exit 0", "denied", ""),
+        ("1", "echo 'sudo: a password is required' >&2; exit 1", "nosudo", " sudo: a password is required"),
+        ("1", "echo one; echo 'sudo: no tty present' >&2; exit 1", "nosudo", " sudo: no tty present"),
+        ("1", "exit 127", "nosudo", ""),
+        ("1", 'shift; exec "$@"', "denied", ""),
+    ],
+)
+def test_anothers_process(open_host: Host, sudo: str, program: str, word: str, text: str) -> None:
+    open_host.program("sudo", program)
+    who = sleeper(open_host)
+    said = signal_it(open_host, who, sudo=sudo, preexec=as_nobody)
+    assert said_of(said, word) == [f"{who[0]}{text}"]
+    assert lives(who[0])
+
+
+def by_root(who: tuple[int, int]) -> int:
+    """What the shell of root's is sent."""
+    code = f'. {SIGNAL_SH}; sh -c "$AS_ROOT" sh KILL {who[0]} {who[1]}'
+    return subprocess.run(["sh", "-c", code], check=False, timeout=20).returncode
+
+
+def test_root_looks_once_more_who_it_is(host: Host) -> None:
+    pid, start = sleeper(host)
+    assert by_root((pid, start + 1)) == 3 and lives(pid)
+    assert by_root((pid, start)) == 0
+    wait_for(lambda: not lives(pid), what="its end")
+    assert by_root((pid, start)) == 3
+
+
+@root_only
+def test_what_not_even_root_may(open_host: Host) -> None:
+    who = sleeper(open_host)
+    copy = open_host.home / "signal.sh"
+    copy.write_text(SIGNAL_SH.read_text())
+    code = f'. {copy}; sh -c "$AS_ROOT" sh KILL {who[0]} {who[1]}'
+    ran = subprocess.run(["sh", "-c", code], preexec_fn=as_nobody, check=False, timeout=20)
+    assert ran.returncode == 4 and lives(who[0])
