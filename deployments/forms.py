@@ -143,11 +143,14 @@ class DeploymentForm(forms.ModelForm):
         empty_label="choose a revision",
         help_text="What a start or restart launches. The port is the revision's.",
     )
+    shares_with = forms.ModelMultipleChoiceField(
+        label="Deployments that may hold the same cards", required=False, queryset=Deployment.objects.none()
+    )
     co_tenants = forms.CharField(
         label="Other programs that may hold the same cards",
         required=False,
         max_length=1000,
-        help_text="Command names, separated by commas. They are never stopped. Empty: nobody else may.",
+        help_text="As user:program, separated by commas, for example root:Xorg. They are never stopped. Empty: none.",
         widget=forms.TextInput(attrs=PLAIN),
     )
 
@@ -155,7 +158,7 @@ class DeploymentForm(forms.ModelForm):
         model = Deployment
         fields = [
             "name", "revision", "production", "requester_may_approve", "kill_own_by_itself",
-            "kill_from_node_by_itself", "co_tenants",
+            "kill_from_node_by_itself", "co_tenants", "shared_need_mib", "tolerance_mib",
             "drain_seconds", "term_seconds", "kill_seconds", "memory_seconds", "stuck_seconds", "port_seconds",
             "ready_seconds", "approval_minutes",
         ]  # fmt: skip
@@ -164,6 +167,8 @@ class DeploymentForm(forms.ModelForm):
             "requester_may_approve": "Who asks for a job may approve it, if an approver",
             "kill_own_by_itself": "After the time-out, kill this deployment's own processes without asking",
             "kill_from_node_by_itself": "In a container: then kill them from its node without asking",
+            "shared_need_mib": "Memory needed on a shared card",
+            "tolerance_mib": "Memory that may be left over",
             "drain_seconds": "For running requests",
             "term_seconds": "For the server to end",
             "kill_seconds": "For a kill to work",
@@ -178,6 +183,10 @@ class DeploymentForm(forms.ModelForm):
             "requester_may_approve": "Off: a second person must approve every job.",
             "kill_own_by_itself": "Only processes recorded as this server's. Off: the job asks, naming each process.",
             "kill_from_node_by_itself": "The same processes, under their numbers on the node. Off: the job asks first.",
+            "shared_need_mib": "Of each card that it shares, until a launch of the same revision was measured there. "
+            "Empty: the job asks before the launch.",
+            "tolerance_mib": "Above what the card has in use when nobody holds it. With more, it is not free. On a "
+            "card that is shared, the memory needed decides instead.",
             "drain_seconds": "Before a stop. What still runs then is cut off by the stop. 0: do not wait.",
             "term_seconds": "After it was asked to end (SIGTERM). Then it is killed (SIGKILL), or the job asks first, "
             "as ticked above.",
@@ -203,6 +212,10 @@ class DeploymentForm(forms.ModelForm):
             place = self.instance.placement
             self.initial.update(host=place.host_id, gpus=place.gpu_uuids)
             self.initial["co_tenants"] = ", ".join(self.instance.co_tenants)
+            self.initial["shares_with"] = [other.pk for other in self.instance.shares_with.all()]
+        shares_with = self.fields["shares_with"]
+        assert isinstance(shares_with, forms.ModelMultipleChoiceField)
+        shares_with.queryset = Deployment.objects.exclude(pk=self.instance.pk)
         gpus.choices = [(gpu.uuid, str(gpu)) for gpu in self.all_gpus]
 
     def clean_name(self) -> str:
@@ -210,8 +223,15 @@ class DeploymentForm(forms.ModelForm):
         return readable(self.cleaned_data["name"])
 
     def clean_co_tenants(self) -> list[str]:
-        """The names as a list."""
-        return [name.strip() for name in self.cleaned_data["co_tenants"].split(",") if name.strip()]
+        """The programs as a list."""
+        entries = [entry.strip() for entry in self.cleaned_data["co_tenants"].split(",") if entry.strip()]
+        for entry in entries:
+            user, _, program = entry.partition(":")
+            if not user.strip() or not program.strip() or " " in entry:
+                raise forms.ValidationError(
+                    f"“{entry}” is not user:program. Write who runs it and what it is called, as in alice:python3."
+                )
+        return entries
 
     def clean(self) -> dict[str, Any]:
         """Keep only cards of the chosen host: another host's boxes may still be ticked behind it."""

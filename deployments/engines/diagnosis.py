@@ -21,11 +21,12 @@ class Diagnosis:
     memory: str
 
 
-def diagnose(log: str, *, engine: Engine, cards_were_clean: bool | None) -> Diagnosis:
+def diagnose(log: str, *, engine: Engine, cards_were_clean: bool | None, shared: bool = False) -> Diagnosis:
     """Read a failed launch's log.
 
     Searched from the top, since the cause stands above the lines in which the engine gives up.
     ``cards_were_clean``: whether every card was measured at its baseline before the start, None if unknown.
+    ``shared``: some had co-tenants, and as much memory free as was to be needed.
     """
     lines = log.splitlines()
     for number, line in enumerate(lines):
@@ -39,7 +40,7 @@ def diagnose(log: str, *, engine: Engine, cards_were_clean: bool | None) -> Diag
                 known.fix,
                 line.strip()[:500],
                 number,
-                _memory_words(known.about_memory, cards_were_clean),
+                _memory_words(known.about_memory, cards_were_clean, shared),
             )
     last = next((line.strip() for line in reversed(lines) if line.strip()), "")
     return Diagnosis(
@@ -47,7 +48,7 @@ def diagnose(log: str, *, engine: Engine, cards_were_clean: bool | None) -> Diag
         "Read the end of the log.",
         last[:500],
         None,
-        _memory_words(False, cards_were_clean),
+        _memory_words(False, cards_were_clean, shared),
     )
 
 
@@ -59,8 +60,11 @@ def _names_a_cause_below(lines: list[str], number: int, engine: Engine) -> bool:
     )
 
 
-def _memory_words(about_memory: bool, clean: bool | None) -> str:
+def _memory_words(about_memory: bool, clean: bool | None, shared: bool) -> str:
     """Never mix up left-over memory with a model that is too large."""
+    if clean and shared:
+        words = "Before this start the shared cards had as much memory free as it was to need"
+        return f"{words}: it took more than that." if about_memory else f"{words}."
     if clean is None:
         return "Whether the cards were free before this start is not known."
     if not clean:

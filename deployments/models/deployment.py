@@ -11,6 +11,7 @@ from django.urls import reverse
 from django.utils.functional import cached_property
 
 from deployments.decisions.stop_ladder import Rung
+from deployments.decisions.verify import TOLERANCE_MIB
 from deployments.lifecycle import ACTIVE, LIVE_LAUNCH, LaunchState, ServiceState, choices
 from hosts.models import Gpu, Host
 
@@ -49,7 +50,20 @@ class Deployment(models.Model):
         default=False,
         help_text="In a container, when that did not help: SIGKILL the same processes from the node without asking.",
     )
-    co_tenants = models.JSONField(default=list, blank=True, help_text="Command names allowed to hold the same cards.")
+    shares_with = models.ManyToManyField(
+        "self", blank=True, help_text="Deployments that may hold the same cards. Both ways: each then allows the other."
+    )
+    co_tenants = models.JSONField(
+        default=list, blank=True, help_text="Strangers that may hold the same cards, as user:program."
+    )
+    shared_need_mib = models.PositiveIntegerField(
+        null=True, blank=True, validators=[MaxValueValidator(10_000_000)],
+        help_text="MiB that the server needs on a card that it shares, where no launch has measured it yet.",
+    )  # fmt: skip
+    tolerance_mib = models.PositiveIntegerField(
+        default=TOLERANCE_MIB, validators=[MaxValueValidator(4096)],
+        help_text="MiB above its baseline with which a card still counts as free.",
+    )  # fmt: skip
     drain_seconds = models.PositiveIntegerField(default=60, validators=SECONDS)
     term_seconds = models.PositiveIntegerField(default=20, validators=SECONDS)
     kill_seconds = models.PositiveIntegerField(default=10, validators=SECONDS)
@@ -92,6 +106,11 @@ class Deployment(models.Model):
     def placement(self) -> Placement:
         """Where it runs, as it was when first asked for. One place today; the schema allows several."""
         return self.placements.select_related("host", "host__via").order_by("rank")[0]
+
+    @cached_property
+    def partners(self) -> tuple[str, ...]:
+        """Names of the deployments that may hold the same cards, as they were when first asked for."""
+        return tuple(self.shares_with.order_by("name").values_list("name", flat=True))
 
     @property
     def kill_reach(self) -> Rung:

@@ -31,6 +31,9 @@ class Launch(models.Model):
     requested = models.JSONField(default=dict, help_text="argv, env, workdir and port as sent.")
     effective = models.JSONField(default=dict, help_text="What the engine made of it.")
     memory_before = models.JSONField(default=dict, help_text="memory.used in MiB by card uuid, just before the start.")
+    memory_used = models.JSONField(
+        default=dict, help_text="MiB that the server itself used by card uuid, measured once it answered."
+    )
     timings = models.JSONField(default=dict, help_text="Seconds by phase.")
     completion = models.TextField(blank=True, help_text="The text of the first real completion.")
 

@@ -6,44 +6,92 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from deployments.decisions.verify import CardSeen, HolderSeen, limit_for
+from deployments.decisions.verify import TOLERANCE_MIB, CardSeen, HolderSeen, limit_for
+from deployments.plan.sharing import Rules
+from hosts.baseline import HEADLESS_CEILING_MIB
 from hosts.probe.facts import HostFacts
 from hosts.probe.frames import Unknown
-from hosts.probe.holders import HOUSEKEEPERS
+from hosts.probe.holders import HOUSEKEEPERS, OpenFiles
+from hosts.probe.processes import Process, ProcessTable
 
 CARDS_VARIABLE = "CUDA_VISIBLE_DEVICES"
 MINORS = range(256)
 """The N that /dev/nvidiaN can have."""
 NO_LAUNCHES: Mapping[str, str] = MappingProxyType({})
+NO_SHARING = Rules()
+MAX_ANCESTORS = 64
+HIDDEN = Unknown(
+    "This login may not see the files of other users' processes. Log in as root, or let the login use sudo without a "
+    "password and tick “Use sudo where root is needed” on the host's page."
+)
 
 
 @dataclass(frozen=True)
 class Card:
-    """A card as the panel knows it; memory in MiB."""
+    """A card as the panel knows it; memory in MiB.
+
+    ``need_mib``: what the server to be launched needs there, None where that is not known; it counts only beside
+    co-tenants.
+    """
 
     uuid: str
     label: str
     baseline_mib: int | None
+    ceiling_mib: int = HEADLESS_CEILING_MIB
+    tolerance_mib: int = TOLERANCE_MIB
+    need_mib: int | None = None
+
+    @property
+    def limit_mib(self) -> int:
+        """Memory in use with which it counts as free."""
+        return limit_for(self.baseline_mib, tolerance_mib=self.tolerance_mib, ceiling_mib=self.ceiling_mib)
 
 
-def cards_seen(facts: HostFacts, cards: Sequence[Card]) -> tuple[CardSeen, ...]:
-    """Each of the deployment's cards with its limit; one that was not read has a reason instead of a number."""
-    seen = []
-    for card in cards:
-        used, reason = _used(facts, card.uuid)
-        seen.append(CardSeen(card.uuid, card.label, used, limit_for(card.baseline_mib), reason))
-    return tuple(seen)
+@dataclass(frozen=True)
+class Held:
+    """Who holds the cards beside the deployment itself: those that its rules allow, and everybody else."""
+
+    strangers: tuple[HolderSeen, ...]
+    co_tenants: tuple[HolderSeen, ...] = ()
+
+    @property
+    def all(self) -> tuple[HolderSeen, ...]:
+        """Both."""
+        return (*self.strangers, *self.co_tenants)
 
 
-def _used(facts: HostFacts, uuid: str) -> tuple[int | None, str]:
+def cards_seen(facts: HostFacts, cards: Sequence[Card], *, shared: Collection[str] = ()) -> tuple[CardSeen, ...]:
+    """Each of the deployment's cards with its limit; one that was not read has a reason instead of a number.
+
+    ``shared``: uuids of those that have co-tenants by the plan.
+    """
+    return tuple(_card_seen(facts, card, shared=card.uuid in shared) for card in cards)
+
+
+def _card_seen(facts: HostFacts, card: Card, *, shared: bool) -> CardSeen:
+    used, free = _memory(facts, card.uuid)
+    reasons = [cell.reason for cell in (used, *([free] if shared else [])) if isinstance(cell, Unknown)]
+    return CardSeen(
+        card.uuid,
+        card.label,
+        None if isinstance(used, Unknown) else used,
+        card.limit_mib,
+        " ".join(dict.fromkeys(reasons)),
+        shared,
+        None if isinstance(free, Unknown) or not shared else free,
+        card.need_mib if shared else None,
+    )
+
+
+def _memory(facts: HostFacts, uuid: str) -> tuple[int | Unknown, int | Unknown]:
+    """In use, and free."""
     if isinstance(facts.gpus, Unknown):
-        return None, facts.gpus.reason
+        return facts.gpus, facts.gpus
     reading = next((gpu for gpu in facts.gpus.gpus if gpu.uuid == uuid), None)
     if reading is None:
-        return None, " ".join(facts.gpus.faults) or "nvidia-smi does not list this card."
-    if isinstance(reading.memory_used, Unknown):
-        return None, reading.memory_used.reason
-    return reading.memory_used, ""
+        missing = Unknown(" ".join(facts.gpus.faults) or "nvidia-smi does not list this card.")
+        return missing, missing
+    return reading.memory_used, reading.memory_free
 
 
 def holders(
@@ -51,12 +99,13 @@ def holders(
     *,
     labels: Mapping[str, str],
     ours: Collection[tuple[int, int]] = (),
-    co_tenants: Collection[str] = (),
+    rules: Rules = NO_SHARING,
     launches: Mapping[str, str] = NO_LAUNCHES,
-) -> tuple[HolderSeen, ...] | Unknown:
-    """Processes that hold one of the cards of ``labels`` and are neither ``ours`` nor allowed co-tenants.
+) -> Held | Unknown:
+    """Processes that hold one of the cards of ``labels`` and are not ``ours``.
 
-    The driver's own services keep the cards open for ever without using their memory: they do not count.
+    The driver's own services keep the cards open for ever without using their memory: they do not count. That nobody
+    was found is Unknown where this login may not look at everybody's files.
 
     ``ours``: (pid, start time) as the deployment's own host sees them. When ``facts`` is the node's look, that is the
     second of a process's pids: the container's, whatever runs containers in it. ``launches``: launch -> deployment, of
@@ -66,24 +115,50 @@ def holders(
         return facts.files
     if isinstance(facts.processes, Unknown):
         return facts.processes
-    launch_of = dict(facts.files.launches)  # by the log they write to, which no process of another user can
     names = names_of_files(facts, labels)
-    found = []
+    strangers: list[HolderSeen] = []
+    co_tenants: list[HolderSeen] = []
     for holder in facts.files.holders:
         held = sorted(names[minor] for minor in holder.cards if minor in names)
         process = facts.processes.by_pid.get(holder.pid)
-        if not held or process is None or process.is_dead_zombie:
+        if not held or process is None or process.is_dead_zombie or process.comm in HOUSEKEEPERS:
             continue
-        detail = facts.details.get(holder.pid)
-        inner = detail.pids[1] if detail is not None and len(detail.pids) > 1 else holder.pid
-        mine = (holder.pid, process.start_time) in ours or (inner, process.start_time) in ours
-        if mine or process.comm in co_tenants or process.comm in HOUSEKEEPERS:
+        seen = _holder(facts, process, held, deployment=_deployment(process, facts.files, facts.processes, launches))
+        if (process.pid, process.start_time) in ours or (seen.inner, process.start_time) in ours:
             continue
-        name = (detail.command if detail is not None else "") or process.comm
-        user = "" if process.uid is None else "root" if process.uid == 0 else f"uid {process.uid}"
-        deployment = launches.get(launch_of.get(holder.pid, ""), "")
-        found.append(HolderSeen(holder.pid, process.start_time, name[:200], user, tuple(held), deployment))
-    return tuple(found)
+        users = {facts.owners.get(process.pid, ""), "" if process.uid is None else str(process.uid)} - {""}
+        users |= {"root"} if process.uid == 0 else set()
+        allowed = rules.allow(deployment=seen.deployment, users=users, program=process.comm)
+        (co_tenants if allowed else strangers).append(seen)
+    if facts.files.partial and not strangers:
+        return HIDDEN
+    return Held(tuple(strangers), tuple(co_tenants))
+
+
+def _holder(facts: HostFacts, process: Process, held: Sequence[str], *, deployment: str) -> HolderSeen:
+    detail = facts.details.get(process.pid)
+    inner = detail.pids[1] if detail is not None and len(detail.pids) > 1 else 0
+    name = (detail.command if detail is not None else "") or process.comm
+    user = facts.owners.get(process.pid) or user_of(process)
+    return HolderSeen(process.pid, process.start_time, name[:200], user, tuple(held), deployment, inner)
+
+
+def user_of(process: Process) -> str:
+    """The user of a process in words, where its machine was not asked for the name."""
+    return "" if process.uid is None else "root" if process.uid == 0 else f"uid {process.uid}"
+
+
+def _deployment(process: Process, files: OpenFiles, table: ProcessTable, launches: Mapping[str, str]) -> str:
+    """Whose server it is: its own log's or that of the nearest process above it, which no stranger can choose."""
+    launch_of = dict(files.launches)  # by the log they write to, which no process of another user can
+    above: Process | None = process
+    for _ in range(MAX_ANCESTORS):
+        if above is None or above.pid <= 1:
+            return ""
+        if above.pid in launch_of:
+            return launches.get(launch_of[above.pid], "")
+        above = table.by_pid.get(above.parent)
+    return ""
 
 
 def pids_inside(facts: HostFacts) -> dict[tuple[int, int], int] | Unknown:
@@ -137,6 +212,15 @@ def cards_named(facts: HostFacts, value: str) -> set[str] | None:
             break
         found.add(matching[0])
     return found
+
+
+def memory_on(facts: HostFacts, pids: Collection[int], uuid: str) -> int | None:
+    """MiB of one card that compute-apps attributes to these pids; None where it tells nothing of them there."""
+    if isinstance(facts.apps, Unknown):
+        return None
+    known = [app.memory_used for app in facts.apps.apps if app.pid in pids and app.gpu_uuid == uuid]
+    told = [memory for memory in known if isinstance(memory, int)]
+    return sum(told) if told and len(told) == len(known) else None
 
 
 def memory_of(facts: HostFacts, pids: Collection[int]) -> dict[int, int]:

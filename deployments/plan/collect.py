@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from django.db.models import Q
 
 from deployments import http
-from deployments.decisions.verify import HolderSeen
 from deployments.engines.base import HttpRequest
+from deployments.lifecycle import JobKind
 from deployments.models import Launch, Revision
-from deployments.plan.cards import Card, holders, labels_of
+from deployments.plan.cards import Card, Held, holders, labels_of
 from deployments.plan.inputs import PlanInput, Recipe
 from deployments.plan.plan import Plan, make_plan, paths_needed
 from deployments.plan.serving import KnownLaunch
+from deployments.plan.sharing import Rules
 from hosts.probe.facts import HostFacts
 from hosts.probe.frames import Unknown
 from hosts.probe.probe import SERVING, probe
@@ -24,10 +26,12 @@ from hosts.transport.base import Transport, TransportError
 if TYPE_CHECKING:
     from deployments.steps.base import StepContext
 
-LookForOthers = Callable[[HostFacts], tuple[HolderSeen, ...] | Unknown]
+LookForOthers = Callable[[HostFacts], Held | Unknown]
 PROBE_SECONDS = 45.0
 METRICS_SECONDS = 5.0
 EARLIER_LAUNCHES = 200
+MEASURED_LAUNCHES = 20
+"""So far back is looked for what a revision used on a card."""
 NODE_SECTIONS = ("host", "gpus", "procs", "uids", "nspids", "fds", "pids")
 
 
@@ -48,7 +52,7 @@ def plan_for(ctx: StepContext, *, adopt: bool = True) -> Plan:
             engine=ctx.engine,
             port=new.port if new else ctx.deployment.port,
             cards=cards_of(ctx),
-            co_tenants=tuple(ctx.deployment.co_tenants),
+            rules=rules_of(ctx),
             launch=known_launch(launch or ctx.deployment.newest_launch),
             new=new,
             proven=recipe_of(proven),
@@ -75,10 +79,35 @@ def recipe_of(revision: Revision | None) -> Recipe | None:
 def cards_of(ctx: StepContext) -> tuple[Card, ...]:
     """The deployment's cards. One that the host has lost keeps its uuid as its name."""
     known = {gpu.uuid: gpu for gpu in ctx.gpus}
-    return tuple(
-        Card(uuid, f"GPU {known[uuid].index}", known[uuid].baseline_mib) if uuid in known else Card(uuid, uuid, None)
-        for uuid in ctx.placement.gpu_uuids
-    )
+    needs = _needs(ctx)
+    found = []
+    for uuid in ctx.placement.gpu_uuids:
+        gpu = known.get(uuid)
+        card = Card(uuid, f"GPU {gpu.index}", gpu.baseline_mib, gpu.ceiling_mib) if gpu else Card(uuid, uuid, None)
+        found.append(replace(card, tolerance_mib=ctx.deployment.tolerance_mib, need_mib=needs.get(uuid)))
+    return tuple(found)
+
+
+def _needs(ctx: StepContext) -> dict[str, int]:
+    """MiB that what is to be launched needs by card: as measured when this revision served there last, else as the
+    deployment states. Not asked where nobody may share the cards.
+    """
+    uuids = ctx.placement.gpu_uuids
+    if ctx.job.kind == JobKind.STOP:
+        return dict.fromkeys(uuids, 0)
+    if not rules_of(ctx):
+        return {}
+    stated = ctx.deployment.shared_need_mib
+    needs = dict.fromkeys(uuids, stated) if stated is not None else {}
+    served = Launch.objects.filter(revision=ctx.revision).exclude(ready_at=None).order_by("-intended_at")
+    for measured in reversed(list(served.values_list("memory_used", flat=True)[:MEASURED_LAUNCHES])):
+        needs |= {uuid: mib for uuid, mib in measured.items() if uuid in uuids}
+    return needs
+
+
+def rules_of(ctx: StepContext) -> Rules:
+    """Who may hold the cards beside this deployment."""
+    return Rules(frozenset(ctx.deployment.partners), tuple(ctx.deployment.co_tenants))
 
 
 def _earlier(ctx: StepContext) -> tuple[str, ...]:
@@ -100,11 +129,11 @@ def launches_of_others(ctx: StepContext) -> dict[str, str]:
 
 
 def others_of(ctx: StepContext) -> LookForOthers:
-    """A look for strangers on the deployment's cards, to be used on any number of readings."""
+    """A look for everybody else on the deployment's cards, to be used on any number of readings."""
     return partial(
         holders,
         labels=labels_of(cards_of(ctx)),
-        co_tenants=tuple(ctx.deployment.co_tenants),
+        rules=rules_of(ctx),
         launches=launches_of_others(ctx),
     )
 
@@ -131,8 +160,17 @@ def look_at_node(ctx: StepContext) -> HostFacts | None:
         return None
     with ctx.machine_link() as transport:
         return probe(
-            transport, sections=NODE_SECTIONS, timeout=PROBE_SECONDS, sudo=ctx.host.machine.sudo, tick=ctx.tick
+            transport,
+            sections=(*NODE_SECTIONS, *names_asked(ctx)),
+            timeout=PROBE_SECONDS,
+            sudo=ctx.host.machine.sudo,
+            tick=ctx.tick,
         )
+
+
+def names_asked(ctx: StepContext) -> tuple[str, ...]:
+    """Users are asked for by name where a name decides who may share the cards."""
+    return ("users",) if ctx.deployment.co_tenants else ()
 
 
 def _look(ctx: StepContext, new: Recipe | None, launch: Launch | None) -> HostFacts:
@@ -141,7 +179,7 @@ def _look(ctx: StepContext, new: Recipe | None, launch: Launch | None) -> HostFa
     with ctx.link() as transport:
         return probe(
             transport,
-            sections=(*SERVING, "disk"),
+            sections=(*SERVING, *names_asked(ctx), "disk"),
             timeout=PROBE_SECONDS,
             ports=sorted({port, ctx.deployment.port}),
             pids=pids,

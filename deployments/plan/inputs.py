@@ -9,6 +9,7 @@ from deployments.engines.base import Engine
 from deployments.flags import settings_of
 from deployments.plan.cards import Card
 from deployments.plan.serving import KnownLaunch
+from deployments.plan.sharing import Rules
 from hosts.probe.facts import HostFacts
 
 HOME = "."
@@ -44,7 +45,7 @@ class PlanInput:
     engine: Engine
     port: int
     cards: tuple[Card, ...]
-    co_tenants: tuple[str, ...]
+    rules: Rules
     launch: KnownLaunch | None
     new: Recipe | None
     proven: Recipe | None

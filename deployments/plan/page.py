@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from deployments.decisions.verify import CardSeen, HolderSeen
-from deployments.plan.cards import memory_of, names_of_files
+from deployments.plan.cards import memory_of, names_of_files, user_of
 from deployments.plan.inputs import HOME, LEAST_DISK_MIB, PlanInput
 from deployments.plan.manager import Manager
 from deployments.plan.serving import Serving
@@ -45,9 +45,19 @@ def cards_table(cards: Collection[CardSeen], asked: PlanInput) -> dict[str, Any]
         )
         if card.used_mib is None:
             rows.append(_row(card.label, "unknown", "unknown", card.reason))
+        elif card.shared:
+            rows.append(_row(card.label, f"{card.used_mib:,} MiB in use", "info", _shared(card, asked)))
         else:
             rows.append(_row(card.label, f"{card.used_mib:,} MiB in use", "info", limit))
     return {"title": "Cards", "rows": rows}
+
+
+def _shared(card: CardSeen, asked: PlanInput) -> str:
+    free = "how much is free is not known" if card.free_mib is None else f"{card.free_mib:,} MiB free now"
+    if asked.new is None:
+        return f"shared with others; {free}"
+    need = "an unknown amount" if card.need_mib is None else f"{card.need_mib:,} MiB"
+    return f"shared with others; {free}, the launch needs {need}"
 
 
 def disk(asked: PlanInput) -> dict[str, Any]:
@@ -75,7 +85,7 @@ def described(pid: int, facts: HostFacts, serving: Serving) -> dict[str, Any]:
         "start": process.start_time,
         "name": process.comm,
         "command": detail.command if detail is not None else "",
-        "user": "root" if process.uid == 0 else f"uid {process.uid}",
+        "user": facts.owners.get(pid) or user_of(process),
         "since": _since(process.start_time, facts),
         "gpus": [names[minor] for minor in sorted(files[0]) if minor in names] if files else [],
         "memory_mib": memory_of(facts, [pid]).get(pid),
@@ -88,6 +98,17 @@ def _since(start_time: int, facts: HostFacts) -> str:
         return ""
     age = facts.host.uptime_seconds - start_time / CLOCK_TICKS
     return (facts.measured_at - timedelta(seconds=age)).isoformat(timespec="seconds")
+
+
+def co_tenant(holder: HolderSeen, facts: HostFacts) -> dict[str, Any]:
+    """One process that may share the cards, by its deployment or by its user and program. It is left alone."""
+    known = {
+        "inner": holder.inner,
+        "deployment": holder.deployment,
+        "since": _since(holder.start_time, facts),
+        "memory_mib": memory_of(facts, [holder.pid]).get(holder.pid),
+    }
+    return stranger(holder) | known
 
 
 def stranger(holder: HolderSeen) -> dict[str, Any]:

@@ -11,18 +11,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from deployments.decisions.verify import CardSeen, HolderSeen
+from deployments.decisions.verify import CardSeen
 from deployments.engines.base import Engine
 from deployments.flags import NOT_KNOWN, compare, flags_of, settings_of
-from deployments.plan.cards import (
-    cards_seen,
-    holders,
-    labels_of,
-)
+from deployments.plan.cards import Held, cards_seen, holders, labels_of
 from deployments.plan.inputs import HOME, PlanInput, Recipe
 from deployments.plan.manager import Manager, ManagerKind, find_manager
-from deployments.plan.page import cards_table, described, disk, place, stranger, way_back
+from deployments.plan.page import cards_table, co_tenant, described, disk, place, stranger, way_back
 from deployments.plan.serving import Serving, find_serving
+from deployments.plan.sharing import Planned
 from deployments.plan.warnings import warnings_of
 from hosts.probe.facts import HostFacts
 from hosts.probe.frames import Unknown
@@ -74,15 +71,13 @@ def make_plan(asked: PlanInput) -> Plan:
     if isinstance(facts.host, Unknown):
         raise CannotPlan(facts.host.reason)
     manager = _manager(asked, serving)
-    cards = cards_seen(facts, asked.cards)
     ours = {(process.pid, process.start_time) for process in serving.processes}
-    others = holders(
-        asked.node_facts or facts,
-        labels=labels_of(asked.cards),
-        ours=ours,
-        co_tenants=asked.co_tenants,
-        launches=asked.launches,
-    )
+    seen_from = asked.node_facts or facts
+    labels = labels_of(asked.cards)
+    others = holders(seen_from, labels=labels, ours=ours, rules=asked.rules, launches=asked.launches)
+    held = others if isinstance(others, Held) else Held(())
+    co_tenants = [co_tenant(holder, seen_from) for holder in held.co_tenants]
+    cards = cards_seen(facts, asked.cards, shared=Planned(tuple(co_tenants)).shared(labels))
     warnings = warnings_of(asked, serving, cards=cards, manager=manager, others=others)
     before = _settings_before(asked, serving)
     binding = _binding(asked, serving, manager, others, warnings)
@@ -90,7 +85,8 @@ def make_plan(asked: PlanInput) -> Plan:
         "version": VERSION,
         "sections": [place(asked, facts, manager), cards_table(cards, asked), disk(asked)],
         "stops": [described(process.pid, facts, serving) for process in serving.processes] if asked.stops else [],
-        "untouched": [stranger(holder) for holder in others] if not isinstance(others, Unknown) else [],
+        "untouched": [stranger(holder) for holder in held.strangers],
+        "co_tenants": co_tenants,
         "flags": compare(
             before,
             asked.new.settings if asked.new else None,
@@ -121,7 +117,7 @@ def _binding(
     asked: PlanInput,
     serving: Serving,
     manager: Manager | None,
-    others: Sequence[HolderSeen] | Unknown,
+    others: Held | Unknown,
     warnings: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
     """The facts that an approval rests on."""
@@ -132,7 +128,8 @@ def _binding(
         "manager": str(manager or ""),
         "boot": "" if isinstance(asked.facts.host, Unknown) else asked.facts.host.boot_id,
         "serves": sorted(_bound(serving, asked.facts)),
-        "strangers": sorted([h.pid, h.start_time] for h in others) if not isinstance(others, Unknown) else "unknown",
+        "strangers": sorted([h.pid, h.start_time] for h in others.strangers) if isinstance(others, Held) else "unknown",
+        "co_tenants": sorted([h.pid, h.start_time] for h in others.co_tenants) if isinstance(others, Held) else [],
         "blocked": sorted(warning["text"] for warning in warnings if warning["blocks"]),
     }
 
@@ -156,6 +153,7 @@ def what_changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
         "serves": "the server's processes are others than those of the plan",
         "manager": "what looks after the server",
         "strangers": "others hold the cards than those of the plan",
+        "co_tenants": "the co-tenants of the cards are others than those of the plan",
         "blocked": "what stands in the way",
     }
     return [text for key, text in words.items() if old.get(key) != new.get(key)]

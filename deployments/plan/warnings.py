@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from deployments.decisions.verify import CardSeen, HolderSeen
-from deployments.plan.cards import CARDS_VARIABLE, cards_named
+from deployments.decisions.verify import CardSeen
+from deployments.plan.cards import CARDS_VARIABLE, Held, cards_named, memory_on
 from deployments.plan.inputs import HOME, LEAST_DISK_MIB, PlanInput, Recipe
 from deployments.plan.manager import Manager, ManagerKind
 from deployments.plan.serving import Serving, port_owners
@@ -20,10 +20,15 @@ def warnings_of(
     *,
     cards: Sequence[CardSeen],
     manager: Manager | None,
-    others: Sequence[HolderSeen] | Unknown,
+    others: Held | Unknown,
 ) -> list[dict[str, Any]]:
     """All of them, those that block first."""
-    return [*_blocking(asked, serving, cards), *_managed(asked, manager), *_heeded(asked, others)]
+    return [
+        *_blocking(asked, serving, cards),
+        *_managed(asked, manager),
+        *_heeded(asked, others),
+        *_tight(asked, serving, cards),
+    ]
 
 
 def _blocking(asked: PlanInput, serving: Serving, cards: Sequence[CardSeen]) -> list[dict[str, Any]]:
@@ -180,7 +185,7 @@ def _missing(asked: PlanInput, new: Recipe) -> list[dict[str, Any]]:
     return found
 
 
-def _heeded(asked: PlanInput, others: Sequence[HolderSeen] | Unknown) -> list[dict[str, Any]]:
+def _heeded(asked: PlanInput, others: Held | Unknown) -> list[dict[str, Any]]:
     if isinstance(others, Unknown):
         return [
             _warning(
@@ -189,17 +194,50 @@ def _heeded(asked: PlanInput, others: Sequence[HolderSeen] | Unknown) -> list[di
                 "Memory at its baseline still counts as free.",
             )
         ]
-    if not others or asked.new is None:
+    if not others.strangers or asked.new is None:
         return []
-    names = ", ".join(str(replace(holder, name=holder.name.split()[0])) for holder in others)
-    neighbours = sorted({holder.deployment for holder in others if holder.deployment})
+    names = ", ".join(str(replace(holder, name=holder.name.split()[0])) for holder in others.strangers)
+    neighbours = sorted({holder.deployment for holder in others.strangers if holder.deployment})
+    todo = f"Stop {' and '.join(neighbours)} first, or let {asked.deployment} share its cards with it under Edit."
     return [
         _warning(
             f"Somebody else holds the cards: {names}.",
             "The job will not touch them: it waits before the launch until they are gone or somebody decides.",
-            f"Stop {' and '.join(neighbours)} first." if neighbours else "Ask their owner first.",
+            todo if neighbours else "Ask their owner first.",
         )
     ]
+
+
+def _tight(asked: PlanInput, serving: Serving, cards: Sequence[CardSeen]) -> list[dict[str, Any]]:
+    """On a shared card the co-tenants stay, so what is free then must be enough for what is launched."""
+    if asked.new is None:
+        return []
+    found = []
+    for card in cards:
+        if not card.shared or card.free_mib is None:
+            continue
+        if card.need_mib is None:
+            found.append(
+                _warning(
+                    f"How much memory {asked.new.name} needs on {card.label} is not known.",
+                    "The card is shared and this revision was not measured there yet. The job will ask before the "
+                    "launch.",
+                    f"Write the number under Edit of {asked.deployment} (memory needed on a shared card), then plan "
+                    "again.",
+                )
+            )
+            continue
+        ours = memory_on(asked.facts, serving.pids, card.uuid)
+        if card.free_mib + (ours or 0) < card.need_mib and (ours is not None or not serving.processes):
+            found.append(
+                _warning(
+                    f"{asked.new.name} needs {card.need_mib:,} MiB on {card.label}; beside its co-tenants only "
+                    f"{card.free_mib + (ours or 0):,} MiB will be free.",
+                    "The co-tenants are left alone, so the launch would not fit.",
+                    "Launch a revision that needs less, or stop or shrink a co-tenant first.",
+                )
+            )
+    return found
 
 
 def _warning(text: str, why: str, todo: str, *, blocks: bool = False) -> dict[str, Any]:

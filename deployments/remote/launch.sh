@@ -1,5 +1,6 @@
 # Start one server, once. Sent again with the same LAUNCH it only tells what became of it.
-# RUN: text of the wrapper. LIMITS: "uuid=MiB" words. PORT. PROGRAM. WORKDIR. FORCE: 1 = a person took the risk.
+# RUN: text of the wrapper. LIMITS: "uuid=MiB" words, memory in use at most. NEEDS: of the cards that have co-tenants,
+# memory free at least. PORT. PROGRAM. WORKDIR. FORCE: 1 = a person took the risk.
 same_boot
 take_fence
 DIR=$BASE/launches/$LAUNCH
@@ -76,27 +77,36 @@ command -v "$PROGRAM" > /dev/null 2>&1 || refuse "the program $PROGRAM is not th
 
 NEWLINE='
 '
-# The MiB that card $1 holds, into USED; empty when it was not said.
-find_used() {
-    USED=''
-    case $NEWLINE$READING$NEWLINE in *"$NEWLINE$1, "*) ;; *) return 0 ;; esac
-    USED=${READING##*"$1, "}
-    USED=${USED%%"$NEWLINE"*}
-    case $USED in *', '*) USED=${USED%%, *} ;; *) USED='' ;; esac
+# Sets USED and FREE, in MiB, of card $1. Fails when $2, one of them, was not read; then nothing is started, unless a
+# person took the risk.
+measure() {
+    USED='' FREE=''
+    while IFS=', ' read -r UUID A B LAST REST; do
+        [ "$UUID" = "$1" ] || continue
+        # A line with something more or less (half a number at its cut end must not pass for a smaller one), or a card
+        # that is there twice, says nothing.
+        [ -n "$LAST" ] && [ -z "$REST$USED$FREE" ] || A='?' B='?'
+        USED=$A FREE=$B
+    done << END
+$READING
+END
     case $USED in *[!0-9]*) USED='' ;; esac
+    case $FREE in *[!0-9]*) FREE='' ;; esac
+    [ -z "$USED" ] || say memory "$1" "$USED"
+    eval "[ -z \"\$$2\" ]" || return 0
+    [ "$FORCE" = 1 ] || { say unmeasured "$1" "${READING%%"$NEWLINE"*}"; exit 0; }
+    return 1
 }
 
-if [ -n "$LIMITS" ]; then
-    # A field after the one that counts: of an answer that is cut short, half a number must not pass for a smaller one.
-    READING=$(timeout -k 2 10 nvidia-smi --query-gpu=uuid,memory.used,index --format=csv,noheader,nounits 2>&1)
+if [ -n "$LIMITS$NEEDS" ]; then
+    READING=$(timeout -k 2 10 nvidia-smi --query-gpu=uuid,memory.used,memory.free,index --format=csv,noheader,nounits 2>&1)
     for WORD in $LIMITS; do
-        find_used "${WORD%=*}"
-        if [ -z "$USED" ]; then
-            [ "$FORCE" = 1 ] || { say unmeasured "${WORD%=*}" "${READING%%"$NEWLINE"*}"; exit 0; }
-        else
-            say memory "${WORD%=*}" "$USED"
-            [ "$USED" -le "${WORD#*=}" ] || [ "$FORCE" = 1 ] || { say notfree "${WORD%=*}" "$USED" "${WORD#*=}"; exit 0; }
-        fi
+        measure "${WORD%=*}" USED || continue
+        [ "$USED" -le "${WORD#*=}" ] || [ "$FORCE" = 1 ] || { say notfree "${WORD%=*}" "$USED" "${WORD#*=}"; exit 0; }
+    done
+    for WORD in $NEEDS; do
+        measure "${WORD%=*}" FREE || continue
+        [ "$FREE" -ge "${WORD#*=}" ] || [ "$FORCE" = 1 ] || { say notenough "${WORD%=*}" "$FREE" "${WORD#*=}"; exit 0; }
     done
 fi
 

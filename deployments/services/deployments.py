@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from django.contrib.auth.models import User
 from django.db import transaction
 
@@ -24,6 +26,8 @@ EDITABLE = (
     "kill_own_by_itself",
     "kill_from_node_by_itself",
     "co_tenants",
+    "shared_need_mib",
+    "tolerance_mib",
     "drain_seconds",
     "term_seconds",
     "kill_seconds",
@@ -36,9 +40,18 @@ EDITABLE = (
 
 
 def create_deployment(
-    deployment: Deployment, *, host: Host, gpu_uuids: list[str], actor: User, address: str
+    deployment: Deployment,
+    *,
+    host: Host,
+    gpu_uuids: list[str],
+    shares_with: Iterable[Deployment] = (),
+    actor: User,
+    address: str,
 ) -> Deployment:
-    """Make a deployment of ``deployment.revision`` on ``host`` and these cards."""
+    """Make a deployment of ``deployment.revision`` on ``host`` and these cards.
+
+    ``shares_with``: deployments that may hold the same cards; each of them then allows this one too.
+    """
     require(actor, Action.EDIT_DEPLOYMENT)
     if Deployment.objects.filter(name=deployment.name).exists():
         raise Refused(f"There is already a deployment named {deployment.name}.", hint="Choose another name.")
@@ -49,6 +62,7 @@ def create_deployment(
     with transaction.atomic():
         deployment.save()
         Placement.objects.create(deployment=deployment, host=host, gpu_uuids=gpu_uuids)
+        _share(deployment, shares_with, host=host, actor=actor, address=address)
         audit.record(
             "add deployment",
             actor=actor,
@@ -61,9 +75,17 @@ def create_deployment(
 
 
 def update_deployment(
-    deployment: Deployment, *, host: Host, gpu_uuids: list[str], actor: User, address: str
+    deployment: Deployment,
+    *,
+    host: Host,
+    gpu_uuids: list[str],
+    shares_with: Iterable[Deployment] | None = None,
+    actor: User,
+    address: str,
 ) -> Deployment:
     """Change a deployment's recipe, place or policy. What runs stays as it is until the next restart.
+
+    ``shares_with``: as for a new one; None leaves it as it is.
 
     Writes only what a form can hold: the row that was read may be old, and the fence must never fall.
     """
@@ -76,6 +98,8 @@ def update_deployment(
         deployment.port = deployment.revision.port
         deployment.save(update_fields=EDITABLE)
         Placement.objects.filter(pk=before.placement.pk).update(host=host, gpu_uuids=gpu_uuids)
+        if shares_with is not None:
+            _share(deployment, shares_with, host=host, actor=actor, address=address)
         audit.record(
             "change deployment",
             actor=actor,
@@ -85,6 +109,26 @@ def update_deployment(
         )
     hints.hint("overview")
     return deployment
+
+
+def _share(deployment: Deployment, wanted: Iterable[Deployment], *, host: Host, actor: User, address: str) -> None:
+    """Allow exactly these on the same cards, and say so in the audit of each other one that this changes.
+
+    Raises Refused for one on another machine, and while a job of it goes on: its plan says who shares its cards.
+    """
+    now, before = {other.pk: other for other in wanted}, {other.pk: other for other in deployment.shares_with.all()}
+    for pk in now.keys() ^ before.keys():
+        other = Deployment.locked(pk)
+        if pk in now and other.placement.host.machine != host.machine:
+            raise Refused(
+                f"{other} runs on {other.placement.host}, so it cannot share cards of {host}.",
+                hint="Choose only deployments that use the same cards.",
+            )
+        if (job := other.active_job) is not None:
+            raise wait_for(job, f"With whom {other} shares its cards is not changed while a job of it goes on.")
+        detail = {"deployment": deployment.name, "may share its cards": pk in now}
+        audit.record("change sharing", actor=actor, target=other, detail=detail, address=address)
+    deployment.shares_with.set(now.values())
 
 
 def _refuse_while_it_runs(before: Deployment, *, revision: Revision, host: Host) -> None:
@@ -119,7 +163,10 @@ def _policy(deployment: Deployment) -> dict[str, object]:
         "requester_may_approve": deployment.requester_may_approve,
         "kill_own_by_itself": deployment.kill_own_by_itself,
         "kill_from_node_by_itself": deployment.kill_from_node_by_itself,
+        "shares_with": sorted(deployment.shares_with.values_list("name", flat=True)),
         "co_tenants": deployment.co_tenants,
+        "shared_need_mib": deployment.shared_need_mib,
+        "tolerance_mib": deployment.tolerance_mib,
         "production": deployment.production,
     }
 

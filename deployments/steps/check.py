@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any, NoReturn
@@ -14,14 +14,14 @@ from django.utils import timezone
 from controlpanel.masking import mask_values
 from deployments import http
 from deployments.decisions.readiness import Listener, Readiness
-from deployments.decisions.verify import CardSeen, limit_for
+from deployments.decisions.verify import CardSeen
 from deployments.engines.base import HttpRequest, is_degenerate
 from deployments.engines.diagnosis import Diagnosis, diagnose
 from deployments.flags import in_effect
 from deployments.joblog import LogReplaced, ServerLog, text_of
 from deployments.lifecycle import CheckStatus, LaunchState, ServiceState
 from deployments.models import Check, Deployment, Launch, LogChunk
-from deployments.plan.cards import cards_seen
+from deployments.plan.cards import cards_seen, memory_on
 from deployments.plan.collect import PROBE_SECONDS, cards_of
 from deployments.remote import run as remote
 from deployments.remote.script import Said
@@ -59,13 +59,13 @@ def check(ctx: StepContext) -> None:
         with ctx.link() as transport:
             _follow(ctx, row, log, readiness, transport)
             text = _complete(ctx, transport)
-            idle = _cards_in_use(ctx, row, transport)
+            idle, used = _cards_in_use(ctx, row, transport)
             told = _effective(ctx, transport)
     except ServerEnded as ended:
         _fail_ended(ctx, row, ended.code)
     except NotReadyInTime:
         _ask_to_wait(ctx, readiness)
-    _serves(ctx, row, text, told, idle)
+    _serves(ctx, row, text, told, idle, used)
 
 
 def _patterns(ctx: StepContext) -> list[re.Pattern[str]]:
@@ -217,16 +217,41 @@ def _stays_on_its_cards(ctx: StepContext, row: Launch, facts: HostFacts) -> None
     )
 
 
-def _cards_in_use(ctx: StepContext, row: Launch, transport: Transport) -> list[str]:
-    """The last point of the memory curve; returns the cards on which a server that answers holds nothing."""
+def _cards_in_use(ctx: StepContext, row: Launch, transport: Transport) -> tuple[list[str], dict[str, int]]:
+    """The last point of the memory curve; returns the cards on which a server that answers holds nothing, and what it
+    uses by card (MiB).
+    """
     cards = cards_of(ctx)
     if not cards:
-        return []
+        return [], {}
     facts = probe(transport, sections=IN_USE, timeout=PROBE_SECONDS, sudo=ctx.host.sudo, tick=ctx.tick)
     seen = cards_seen(facts, cards)
     _stays_on_its_cards(ctx, row, facts)
+    used = _used(row, facts, seen)
     ctx.show([_card_in_use(ctx, card) for card in seen], used_mib={card.uuid: card.used_mib for card in seen})
-    return [card.label for card in seen if card.is_free]
+    beside = _verified_needs(ctx)
+    tolerance = ctx.deployment.tolerance_mib
+    idle = [card for card in seen if (used.get(card.uuid, 0) <= tolerance if card.uuid in beside else card.is_free)]
+    return [card.label for card in idle], used
+
+
+def _used(row: Launch, facts: HostFacts, seen: Sequence[CardSeen]) -> dict[str, int]:
+    """What the server itself uses by card: by how much its memory has grown since just before the start, or what the
+    driver attributes to it, whichever is more. Left out where it was not measured.
+    """
+    tree = () if row.pid is None or isinstance(facts.processes, Unknown) else facts.processes.tree(row.pid)
+    pids = {process.pid for process in tree}
+    return {
+        card.uuid: max(0, card.used_mib - row.memory_before[card.uuid], memory_on(facts, pids, card.uuid) or 0)
+        for card in seen
+        if card.used_mib is not None and card.uuid in row.memory_before
+    }
+
+
+def _verified_needs(ctx: StepContext) -> dict[str, int]:
+    """The cards that verify has found shared, with what was needed there."""
+    needs: dict[str, int] = ctx.verified.data.get("needs", {})
+    return needs
 
 
 def _card_in_use(ctx: StepContext, card: CardSeen) -> Check:
@@ -268,7 +293,9 @@ def _effective(ctx: StepContext, transport: Transport) -> dict[str, Any]:
 # --- Ends -----------------------------------------------------------------------------------------------------------
 
 
-def _serves(ctx: StepContext, row: Launch, text: str, told: dict[str, Any], idle: list[str]) -> None:
+def _serves(
+    ctx: StepContext, row: Launch, text: str, told: dict[str, Any], idle: list[str], used: dict[str, int]
+) -> None:
     now = timezone.now()
     took = (now - row.started_at).total_seconds() if row.started_at else None
     with ctx.writing():
@@ -277,6 +304,7 @@ def _serves(ctx: StepContext, row: Launch, text: str, told: dict[str, Any], idle
             ready_at=now,
             completion=text,
             effective=told,
+            memory_used=used,
         )
         Deployment.objects.filter(pk=ctx.deployment.pk).update(
             state=ServiceState.SERVING, state_since=now, state_detail="", **_chosen(ctx, row)
@@ -298,7 +326,8 @@ def _chosen(ctx: StepContext, row: Launch) -> dict[str, Any]:
 
 
 def _fail_ended(ctx: StepContext, row: Launch, code: int | None) -> NoReturn:
-    found = diagnose(text_of(row), engine=ctx.engine, cards_were_clean=_were_clean(ctx, row))
+    clean, shared = _were_clean(ctx, row), bool(_verified_needs(ctx))
+    found = diagnose(text_of(row), engine=ctx.engine, cards_were_clean=clean, shared=shared)
     with ctx.writing():
         Launch.objects.filter(pk=row.pk).update(
             state=LaunchState.FAILED, ended_at=timezone.now(), exit_code=code, end_reason=found.cause
@@ -317,11 +346,15 @@ def _fail_ended(ctx: StepContext, row: Launch, code: int | None) -> NoReturn:
 
 
 def _were_clean(ctx: StepContext, row: Launch) -> bool | None:
-    """Was every card at its baseline just before this start? Measured by the launch script itself."""
-    gpus = ctx.gpus
-    if not gpus or any(gpu.uuid not in row.memory_before for gpu in gpus):
+    """Was every card at its baseline just before this start? Measured by the launch script itself.
+
+    On a shared card it has found as much memory free as was needed.
+    """
+    cards = cards_of(ctx)
+    if not cards or any(card.uuid not in row.memory_before for card in cards):
         return None
-    return all(row.memory_before[gpu.uuid] <= limit_for(gpu.baseline_mib) for gpu in gpus)
+    shared = _verified_needs(ctx)
+    return all(row.memory_before[card.uuid] <= card.limit_mib for card in cards if card.uuid not in shared)
 
 
 def _as_data(row: Launch, found: Diagnosis) -> dict[str, Any]:

@@ -8,10 +8,10 @@ from typing import Any, NoReturn
 
 from django.utils import timezone
 
-from deployments.decisions.verify import limit_for
 from deployments.lifecycle import LIVE_LAUNCH, CheckStatus, EffectKind, LaunchState, StepState
 from deployments.models import JobStep, Launch
 from deployments.plan.cards import CARDS_VARIABLE
+from deployments.plan.collect import cards_of
 from deployments.remote import run as remote
 from deployments.remote.locks import lock_values, locked_by, take_cards
 from deployments.remote.script import Said, Script, wrapper
@@ -128,6 +128,7 @@ def _script(ctx: StepContext, row: Launch, *, mode: str, lock: bool) -> Script:
         "RELAUNCH_DEPLOYMENT": ctx.deployment.name,
     }
     locks = lock_values(ctx.job)
+    needs: dict[str, int] = ctx.verified.data.get("needs", {})
     return remote.script_for(
         ctx.deployment,
         *(["locks"] if lock and mode == "start" else []),
@@ -142,7 +143,8 @@ def _script(ctx: StepContext, row: Launch, *, mode: str, lock: bool) -> Script:
         port=row.revision.port,
         program=row.revision.argv[0],
         workdir=row.revision.workdir,
-        limits=[f"{gpu.uuid}={limit_for(gpu.baseline_mib)}" for gpu in ctx.gpus],
+        limits=[f"{card.uuid}={card.limit_mib}" for card in cards_of(ctx) if card.uuid not in needs],
+        needs=[f"{uuid}={mib}" for uuid, mib in needs.items()],
         force=1 if ctx.verified.data.get("forced") else 0,
         run=wrapper(row.revision.argv, env=env, workdir=row.revision.workdir),
     )
@@ -182,7 +184,7 @@ def _settle(ctx: StepContext, row: Launch, said: list[Said]) -> None:
                 )
             case "abandoned":
                 _give_up(ctx, row, "This launch was given up by another worker.", hint="Start again.")
-            case "notfree" | "unmeasured":
+            case "notfree" | "notenough" | "unmeasured":
                 _back_to_verify(ctx, _not_free(line))
                 return
     _adopt(ctx, row, said)
@@ -218,6 +220,9 @@ def _not_free(line: Said) -> str:
     if line.word == "notfree":
         uuid, used, limit = line.rest[:3]
         return f"Card {uuid} holds {used} MiB, limit {limit} MiB."
+    if line.word == "notenough":
+        uuid, free, need = line.rest[:3]
+        return f"Card {uuid} has {free} MiB free beside its co-tenants, {need} MiB are needed."
     return f"The cards could not be measured just before the launch ({line.text})."
 
 
@@ -226,7 +231,9 @@ def _back_to_verify(ctx: StepContext, why: str) -> None:
     ctx.say(f"Not started. {why} Looking again.")
     with ctx.writing():
         again = {"state": StepState.PENDING, "ended_at": None}
-        JobStep.objects.filter(pk=ctx.verified.pk).update(data={}, **again)
+        verified = ctx.verified
+        agreed = {"co_tenants": verified.data["co_tenants"]} if "co_tenants" in verified.data else {}
+        JobStep.objects.filter(pk=verified.pk).update(data=agreed, **again)
         JobStep.objects.filter(pk=ctx.step.pk).update(**again)
 
 

@@ -2,65 +2,108 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 
 from django.utils import timezone
 
 from deployments.decisions.port import Having, PortHolder
-from deployments.decisions.verify import HolderSeen, NotFree, Unmeasured, Verdict
+from deployments.decisions.verify import HolderSeen, NotFree, Round, Unmeasured, Verdict
 from deployments.lifecycle import EffectKind, JobKind
 from deployments.models import Gate
-from deployments.plan.collect import PROBE_SECONDS, launches_of_others, look_at_node, others_of
+from deployments.plan.cards import Held
+from deployments.plan.collect import PROBE_SECONDS, launches_of_others, look_at_node, names_asked, others_of
+from deployments.plan.page import co_tenant
 from deployments.plan.port import port_verdict
+from deployments.plan.sharing import Planned, in_words
 from deployments.steps import signals
 from deployments.steps.base import GateOpened, StepContext, StepFailed
 from deployments.steps.signals import Order
+from hosts.probe.facts import HostFacts
 from hosts.probe.frames import Unknown
 from hosts.probe.probe import SERVING, probe
 
 
-def ask(ctx: StepContext, verdict: Verdict, others: tuple[HolderSeen, ...], boot_id: str) -> GateOpened:
+def planned_of(ctx: StepContext) -> Planned:
+    """The co-tenants that a person has agreed to: those of the plan, or others at this step's question."""
+    accepted = ctx.step.data.get("co_tenants")
+    return Planned.of(ctx.job.plan) if accepted is None else Planned(tuple(accepted))
+
+
+def ask(ctx: StepContext, verdict: Verdict, seen: Round, boot_id: str) -> GateOpened:
     """The question, with value, limit and holders; ``raise`` it. ``boot_id``: of the host when it was measured."""
     assert isinstance(verdict, NotFree | Unmeasured)
     measured = isinstance(verdict, NotFree)
     for reason in verdict.reasons:
         ctx.say(reason)
-    details = _details(ctx, others) if measured else []
-    ctx.remember(strangers=[[holder.pid, holder.start_time] for holder in others], strangers_boot=boot_id)
+    again = _look_again(ctx, seen.holders or ()) if measured else _Again()
+    strangers = [[holder.pid, holder.start_time] for holder in again.killable]
+    ctx.remember(strangers=strangers, strangers_boot=boot_id, found=again.found)
     evidence: list[dict[str, Any]] = [{"text": reason} for reason in verdict.reasons]
-    if details:
-        evidence.append({"table": {"head": ["Process", "User", "Command", "Holds"], "rows": details}})
+    if again.rows:
+        evidence.append({"table": {"head": ["Process", "User", "Command", "Holds"], "rows": again.rows}})
     return ctx.ask(
         "not free",
         title="The cards are not free" if measured else "Whether the cards are free could not be measured",
         text="Nothing is launched until they are, or until somebody decides.",
         evidence=evidence,
-        choices=_choices(ctx, others),
+        choices=_choices(ctx, seen, again),
     )
 
 
-def _details(ctx: StepContext, others: tuple[HolderSeen, ...]) -> list[list[str]]:
-    """Who is in the way, asked once more with command lines; the node names those a container does not see."""
+@dataclass(frozen=True)
+class _Again:
+    """Who is in the way, as rows; whom a confirmed kill may hit; the co-tenants of now, where nothing but these is
+    other than in the plan.
+    """
+
+    rows: list[list[str]] = field(default_factory=list)
+    killable: tuple[HolderSeen, ...] = ()
+    found: list[dict[str, Any]] | None = None
+
+
+def _look_again(ctx: StepContext, others: tuple[HolderSeen, ...]) -> _Again:
+    """Ask once more, with command lines; the node names those a container does not see."""
     port = ctx.deployment.port
     with ctx.link() as transport:
         facts = probe(
             transport,
-            sections=(*SERVING, "port"),
+            sections=(*SERVING, *names_asked(ctx), "port"),
             timeout=PROBE_SECONDS,
             ports=[port],
             sudo=ctx.host.sudo,
             tick=ctx.tick,
         )
     node_facts = look_at_node(ctx)
+    planned = planned_of(ctx)
     again = others_of(ctx)(node_facts or facts)
-    named = others if isinstance(again, Unknown) else again
+    named = others
+    if isinstance(again, Held):
+        named = tuple(holder for holder in again.all if not planned.covers(holder, inside=False))
     if node_facts is None and others:
         # Exactly those that a confirmed kill would hit.
         named = tuple(holder for holder in named if holder.pid in {other.pid for other in others}) or others
-    seen_by = " on the node" if node_facts is not None and named is again else ""
+    seen_by = " on the node" if node_facts is not None and isinstance(again, Held) else ""
     rows = [_row(holder, seen_by) for holder in named]
     having = port_verdict(facts, port, launches=launches_of_others(ctx)).holders
-    return rows + list({tuple(row): row for row in (_owner(holder, port) for holder in having)}.values())
+    rows += list({tuple(row): row for row in (_owner(holder, port) for holder in having)}.values())
+    return _Again(rows, _killable(ctx, others, again), _other_co_tenants(again, planned, node_facts or facts))
+
+
+def _killable(ctx: StepContext, others: tuple[HolderSeen, ...], again: Held | Unknown) -> tuple[HolderSeen, ...]:
+    """Never one that may share the cards; and none of a container, where the pids are not those of the node."""
+    if ctx.host.machine != ctx.host or isinstance(again, Unknown):
+        return ()
+    allowed = {(holder.pid, holder.start_time) for holder in again.co_tenants}
+    return tuple(holder for holder in others if (holder.pid, holder.start_time) not in allowed)
+
+
+def _other_co_tenants(again: Held | Unknown, planned: Planned, facts: HostFacts) -> list[dict[str, Any]] | None:
+    """The co-tenants of now, to be agreed to; None when they are those of the plan or not the only ones there."""
+    if isinstance(again, Unknown) or again.strangers:
+        return None
+    new = [holder for holder in again.co_tenants if not planned.covers(holder, inside=False)]
+    return [co_tenant(holder, facts) for holder in again.co_tenants] if new or planned.missing(again.all) else None
 
 
 def _row(holder: HolderSeen, seen_by: str) -> list[str]:
@@ -76,8 +119,9 @@ def _owner(holder: PortHolder, port: int) -> list[str]:
     return [pid, owner, holder.name, f"port {port}{how[holder.having]}"]
 
 
-def _choices(ctx: StepContext, others: tuple[HolderSeen, ...]) -> list[dict[str, Any]]:
-    again = {
+def _choices(ctx: StepContext, seen: Round, again: _Again) -> list[dict[str, Any]]:
+    others = again.killable
+    look = {
         "key": "again",
         "label": "Look again",
         "action": "ask",
@@ -100,8 +144,25 @@ def _choices(ctx: StepContext, others: tuple[HolderSeen, ...]) -> list[dict[str,
         "needs_reason": True,
         "detail": "The launch may fail, or take memory from somebody else's work.",
     }
-    killable = others and ctx.host.machine == ctx.host
-    return [again, *([kill] if killable else []), leave, *([] if ctx.job.kind == JobKind.STOP else [anyway])]
+    accept = {
+        "key": "accept",
+        "label": "Go on beside these co-tenants",
+        "action": "approve",
+        "detail": f"They may share the cards: {_names(again.found)}. Everything is measured again with them.",
+    }
+    # Beside co-tenants it is known what the launch needs and what there is: it cannot fit, whoever takes the risk.
+    cannot_fit = any(card.shared and card.too_full for card in seen.cards)
+    return [
+        look,
+        *([accept] if again.found is not None and ctx.job.kind != JobKind.STOP else []),
+        *([kill] if others else []),
+        leave,
+        *([] if ctx.job.kind == JobKind.STOP or cannot_fit else [anyway]),
+    ]
+
+
+def _names(found: list[dict[str, Any]] | None) -> str:
+    return ", ".join(in_words(row) for row in found or ()) or "nobody"
 
 
 def carry_out(ctx: StepContext, answer: Gate) -> None:
@@ -111,6 +172,9 @@ def carry_out(ctx: StepContext, answer: Gate) -> None:
             f"{answer.answered_by_name} decided to leave {ctx.deployment} stopped.",
             hint="Start it when the cards are free.",
         )
+    if answer.answer == "accept":
+        ctx.remember(co_tenants=ctx.step.data["found"] or [])
+        ctx.say(f"{answer.answered_by_name} agreed to these co-tenants: {_names(ctx.step.data['co_tenants'])}.")
     if answer.answer == "anyway":
         boot_id = ctx.step.data.get("strangers_boot", "")
         ctx.remember(forced=True, boot_id=boot_id, verified_at=timezone.now().isoformat())
@@ -127,9 +191,6 @@ def _kill(ctx: StepContext, answer: Gate) -> None:
     boot_id = ctx.step.data.get("strangers_boot", "")
     order = Order(EffectKind.KILL_STRANGERS, ctx.host, boot_id, "KILL", named, named, ctx.deployment.kill_seconds)
     try:
-        living = signals.send(ctx, order, heard=lambda _: None, may_be_denied=True)
+        signals.send(ctx, order, heard=lambda _: None, may_be_denied=True)
     except signals.Rebooted:
         ctx.say("The host has booted since: those processes cannot live any more.")
-        return
-    if living.denied:
-        ctx.say(f"This login may not signal {', '.join(map(str, living.denied))}: they belong to another user.")

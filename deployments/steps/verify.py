@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from django.utils import timezone
 
@@ -18,15 +18,19 @@ from deployments.decisions.verify import (
     KeepLooking,
     NotFree,
     Round,
+    Unmeasured,
     Verdict,
     VerifyPolicy,
     decide,
+    in_the_way,
+    unmeasured,
 )
 from deployments.lifecycle import CheckStatus, JobKind, ServiceState
 from deployments.models import Check, Deployment
-from deployments.plan.cards import cards_seen
+from deployments.plan.cards import Held, cards_seen, labels_of
 from deployments.plan.collect import LookForOthers, cards_of, launches_of_others, look_at_node, others_of
 from deployments.plan.port import port_verdict
+from deployments.plan.sharing import Planned
 from deployments.steps import not_free
 from deployments.steps.approval import answer_stands
 from deployments.steps.base import StepContext, StepFailed
@@ -40,7 +44,6 @@ SECTIONS = ("host", "memory", "procs", "fds", "listeners", "port", *AGAIN)
 EVERY_SECONDS = 0.2
 EAGER_SECONDS = 0.005
 """Pause between two looks: at first as fast as the host allows, then five times a second."""
-CEILING_MIB = 64
 
 
 def verify(ctx: StepContext) -> None:
@@ -53,15 +56,15 @@ def verify(ctx: StepContext) -> None:
         if answer.answer in ("anyway", "leave"):
             return
     record = _record(ctx)
-    last, verdict, boot_id = _look(ctx, record)
+    planned = not_free.planned_of(ctx)
+    last, verdict, boot_id = _look(ctx, record, planned)
     if isinstance(verdict, Free):
-        others = _others_on_node(ctx)
-        if others:
-            verdict = NotFree(tuple(f"On the node, {holder} holds {', '.join(holder.cards)}." for holder in others))
-            raise not_free.ask(ctx, verdict, others, boot_id)
+        on_node = _others_on_node(ctx, last, planned)
+        if isinstance(on_node, NotFree | Unmeasured):
+            raise not_free.ask(ctx, on_node, last, boot_id)
         _free(ctx, last, boot_id)
         return
-    raise not_free.ask(ctx, verdict, last.holders or (), boot_id)
+    raise not_free.ask(ctx, verdict, last, boot_id)
 
 
 def _record(ctx: StepContext) -> Record | None:
@@ -75,9 +78,10 @@ def _policy(ctx: StepContext) -> VerifyPolicy:
     return VerifyPolicy(policy.memory_seconds, policy.stuck_seconds, policy.port_seconds)
 
 
-def _look(ctx: StepContext, record: Record | None) -> tuple[Round, Verdict, str]:
+def _look(ctx: StepContext, record: Record | None, planned: Planned) -> tuple[Round, Verdict, str]:
     """Rounds until there is a verdict. The last round is shown as checks whenever it says something new."""
     cards, others_on, launches = cards_of(ctx), others_of(ctx), launches_of_others(ctx)
+    shared = planned.shared(labels_of(cards))
     rounds: deque[Round] = deque(maxlen=CLEAN_ROUNDS)
     began = timezone.now()
     policy = _policy(ctx)
@@ -96,7 +100,8 @@ def _look(ctx: StepContext, record: Record | None) -> tuple[Round, Verdict, str]
         ):
             port = port_verdict(facts, ctx.deployment.port, launches=launches)
             for gpus in (facts.gpus, *facts.again):
-                seen = _round(facts, record, others_on, cards_seen(replace(facts, gpus=gpus), cards), port)
+                now = cards_seen(replace(facts, gpus=gpus), cards, shared=shared)
+                seen = _round(facts, record, _sorted(ctx, others_on(facts), planned), now, port)
                 if not rounds or rounds[-1] != seen:
                     _show(ctx, seen)
                 rounds.append(seen)
@@ -109,16 +114,36 @@ def _look(ctx: StepContext, record: Record | None) -> tuple[Round, Verdict, str]
 def _round(
     facts: HostFacts,
     record: Record | None,
-    others_on: LookForOthers,
+    others: Others | Unknown,
     cards: tuple[CardSeen, ...],
     port: PortVerdict,
 ) -> Round:
-    others = others_on(facts)
-    note = others.reason if isinstance(others, Unknown) else ""
-    if not isinstance(facts.files, Unknown) and facts.files.partial:
-        note = "This login may not see the files of other users' processes; memory decides."
-    held_by = None if isinstance(others, Unknown) else others
-    return Round(cards, _survivors(facts, record), held_by, port.free, note, port.text)
+    survivors = _survivors(facts, record)
+    if isinstance(others, Unknown):
+        return Round(cards, survivors, None, port.free, others.reason, port.text)
+    return Round(cards, survivors, others.strangers, port.free, "", port.text, others.missing)
+
+
+@dataclass(frozen=True)
+class Others:
+    """Who holds the cards beside the co-tenants of the plan, and which of these do so no more, in words."""
+
+    strangers: tuple[HolderSeen, ...]
+    missing: tuple[str, ...]
+
+
+def _sorted(ctx: StepContext, held: Held | Unknown, planned: Planned, *, from_node: bool = False) -> Others | Unknown:
+    """Only the very processes of the plan are co-tenants. In a container not all of them can be seen.
+
+    Where nothing is launched, it does not matter which of those that may share the cards come and go.
+    """
+    if isinstance(held, Unknown):
+        return held
+    if ctx.job.kind == JobKind.STOP:
+        return Others(held.strangers, ())
+    inside = not from_node and ctx.host.machine != ctx.host
+    strangers = tuple(holder for holder in held.all if not planned.covers(holder, inside=inside))
+    return Others(strangers, () if inside else planned.missing(held.all))
 
 
 def _survivors(facts: HostFacts, record: Record | None) -> tuple[int, ...] | None:
@@ -137,41 +162,68 @@ def _survivors(facts: HostFacts, record: Record | None) -> tuple[int, ...] | Non
     return tuple(found)
 
 
-def _others_on_node(ctx: StepContext) -> tuple[HolderSeen, ...]:
-    """A container does not see who else holds its cards: the node does."""
-    facts, others_on = look_at_node(ctx), others_of(ctx)
+def _others_on_node(ctx: StepContext, last: Round, planned: Planned) -> NotFree | Unmeasured | None:
+    """A container does not see who else holds its cards: the node does. None when nobody is in the way."""
+    facts = look_at_node(ctx)
     if facts is None:
-        return ()
-    others = others_on(facts)
-    if others and not isinstance(others, Unknown):
-        others = _still_there(ctx, others, others_on)
+        return None
+    others_on = others_of(ctx)
+    others = _sorted(ctx, others_on(facts), planned, from_node=True)
+    if isinstance(others, Others) and others.strangers:
+        others = _still_there(ctx, others, others_on, planned)
     if isinstance(others, Unknown):
         ctx.check("holders on node", "Holders seen from the node", CheckStatus.UNKNOWN, detail=others.reason)
-        return ()
-    status = CheckStatus.NOT_OK if others else CheckStatus.OK
-    names = ", ".join(holder.name for holder in others)
-    ctx.check("holders on node", "Holders seen from the node", status, value=str(len(others)), limit="0", detail=names)
-    return others
+        unseen = replace(last, holders=None, holders_note=others.reason)
+        return Unmeasured(unmeasured(unseen)) if unseen.hides_holders else None
+    status = CheckStatus.NOT_OK if others.strangers else CheckStatus.OK
+    ctx.check(
+        "holders on node",
+        "Holders seen from the node",
+        status,
+        value=str(len(others.strangers)),
+        limit="0",
+        detail=", ".join(holder.name for holder in others.strangers),
+    )
+    reasons = in_the_way(replace(last, holders=others.strangers, missing=others.missing))
+    return NotFree(tuple(f"On the node: {reason}" for reason in reasons)) if reasons else None
 
 
-def _still_there(
-    ctx: StepContext, before: tuple[HolderSeen, ...], others_on: LookForOthers
-) -> tuple[HolderSeen, ...] | Unknown:
-    """Those that a second look finds as well: a question of the panel's own may have been caught as it began."""
+def _still_there(ctx: StepContext, before: Others, others_on: LookForOthers, planned: Planned) -> Others | Unknown:
+    """Of the strangers, those that a second look finds too: a question of ours may have been caught as it began."""
     facts = look_at_node(ctx)
-    again = before if facts is None else others_on(facts)
-    known = {(holder.pid, holder.start_time) for holder in before}
-    return again if isinstance(again, Unknown) else tuple(h for h in again if (h.pid, h.start_time) in known)
+    again = before if facts is None else _sorted(ctx, others_on(facts), planned, from_node=True)
+    if isinstance(again, Unknown):
+        return again
+    known = {(holder.pid, holder.start_time) for holder in before.strangers}
+    strangers = tuple(holder for holder in again.strangers if (holder.pid, holder.start_time) in known)
+    return replace(again, strangers=strangers)
 
 
 def _show(ctx: StepContext, seen: Round) -> None:
     """The round as checks, each with value, limit and source."""
-    checks = [*(_card(ctx, card) for card in seen.cards), _holders(ctx, seen), _old(ctx, seen), _port(ctx, seen)]
+    checks = [
+        *(_card(ctx, card) for card in seen.cards),
+        _holders(ctx, seen),
+        *([_co_tenants(ctx, seen)] if any(card.shared for card in seen.cards) else []),
+        _old(ctx, seen),
+        _port(ctx, seen),
+    ]
     ctx.show(checks, used_mib={card.uuid: card.used_mib for card in seen.cards})
 
 
 def _card(ctx: StepContext, card: CardSeen) -> Check:
-    status = CheckStatus.UNKNOWN if card.used_mib is None else CheckStatus.OK if card.is_free else CheckStatus.NOT_OK
+    status = CheckStatus.UNKNOWN if card.unmeasured else CheckStatus.OK if card.is_free else CheckStatus.NOT_OK
+    if card.shared:
+        need = "unknown" if card.need_mib is None else f"at least {card.need_mib:,} MiB"
+        return ctx.measured(
+            f"memory {card.uuid}",
+            f"{card.label} memory free beside its co-tenants",
+            status,
+            value="unknown" if card.free_mib is None else f"{card.free_mib:,} MiB",
+            limit=need,
+            detail=card.unmeasured or card.uuid,
+            source="nvidia-smi",
+        )
     return ctx.measured(
         f"memory {card.uuid}",
         f"{card.label} memory in use",
@@ -194,6 +246,20 @@ def _holders(ctx: StepContext, seen: Round) -> Check:
         value=str(len(seen.holders)),
         limit="0",
         detail=", ".join(f"{holder.name} ({holder.pid})" for holder in seen.holders) or seen.holders_note,
+        source="device files",
+    )
+
+
+def _co_tenants(ctx: StepContext, seen: Round) -> Check:
+    """Are those that share the cards still the ones of the plan?"""
+    unknown = seen.holders is None
+    return ctx.measured(
+        "co-tenants",
+        "Co-tenants of the plan gone",
+        CheckStatus.UNKNOWN if unknown else CheckStatus.NOT_OK if seen.missing else CheckStatus.OK,
+        value="unknown" if unknown else str(len(seen.missing)),
+        limit="0",
+        detail=", ".join(seen.missing),
         source="device files",
     )
 
@@ -227,21 +293,31 @@ def _port(ctx: StepContext, seen: Round) -> Check:
 
 
 def _free(ctx: StepContext, last: Round, boot_id: str) -> None:
-    """Free: learn baselines that are not known, and remember what was measured for the launch and the diagnosis."""
+    """Free: learn baselines that are not known, and remember what was measured for the launch and the diagnosis.
+
+    Without a baseline a card is free under its ceiling only; what somebody may hold there is not learnt.
+    """
     unlearnt = {card.uuid for card in cards_of(ctx) if card.baseline_mib is None}
     for card in last.cards:
-        if card.uuid in unlearnt and card.used_mib is not None and card.used_mib <= CEILING_MIB:
+        if card.uuid in unlearnt and not card.shared and last.holders == ():
             Gpu.objects.filter(host=ctx.host, uuid=card.uuid, baseline_mib=None).update(baseline_mib=card.used_mib)
     memory = {card.uuid: card.used_mib for card in last.cards}
+    needs = {card.uuid: card.need_mib for card in last.cards if card.shared}
     if ctx.job.kind == JobKind.STOP:
         with ctx.writing():
             Deployment.objects.filter(pk=ctx.deployment.pk).update(
                 state=ServiceState.STOPPED, state_since=timezone.now(), state_detail=f"stopped by job {ctx.job.pk}"
             )
-    total = len(last.cards)
-    ctx.finish(
-        f"{'The card is' if total == 1 else f'All {total} cards are'} at the baseline, and the port is free.",
-        memory=memory,
-        boot_id=boot_id,
-        verified_at=timezone.now().isoformat(),
-    )
+    ctx.finish(_summary(last), memory=memory, needs=needs, boot_id=boot_id, verified_at=timezone.now().isoformat())
+
+
+def _summary(last: Round) -> str:
+    """What was found, in a sentence; with a note where somebody's files could not be looked at."""
+    alone = [card for card in last.cards if not card.shared]
+    found = [f"{card.label} has {card.free_mib:,} MiB free beside its co-tenants" for card in last.cards if card.shared]
+    if alone and found:
+        found.append(f"{', '.join(card.label for card in alone)} {'is' if len(alone) == 1 else 'are'} at the baseline")
+    elif not found:
+        found.append(f"{'The card is' if len(alone) == 1 else f'All {len(alone)} cards are'} at the baseline")
+    note = "" if last.holders is not None else f" Memory alone says so: {last.holders_note}"
+    return f"{', '.join(found)}, and the port is free.{note}"

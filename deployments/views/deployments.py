@@ -40,7 +40,7 @@ def new(request: HttpRequest) -> HttpResponse:
         return _form(request, form)
     if not form.is_valid():
         return _form(request, form, status=422)
-    place = {"host": form.cleaned_data["host"], "gpu_uuids": form.cleaned_data["gpus"]}
+    place = _place(form)
     unsaved = form.save(commit=False)
     try:
         made = services.create_deployment(unsaved, **place, **asking(request))
@@ -60,7 +60,7 @@ def edit(request: HttpRequest, pk: int) -> HttpResponse:
         return _form(request, form, old_name=name)
     if not form.is_valid():
         return _form(request, form, old_name=name, status=422)
-    place = {"host": form.cleaned_data["host"], "gpu_uuids": form.cleaned_data["gpus"]}
+    place = _place(form)
     changed = form.save(commit=False)
     try:
         services.update_deployment(changed, **place, **asking(request))
@@ -68,6 +68,12 @@ def edit(request: HttpRequest, pk: int) -> HttpResponse:
         return _form(request, form, old_name=name, refused=refused, status=409)
     messages.success(request, f"{changed.name} is saved. What runs stays as it is until the next restart.")
     return redirect("deployments:deployment", pk=pk)
+
+
+def _place(form: DeploymentForm) -> dict[str, Any]:
+    """What the form says of the place and of those who share it."""
+    said = form.cleaned_data
+    return {"host": said["host"], "gpu_uuids": said["gpus"], "shares_with": said["shares_with"]}
 
 
 def _form(request: HttpRequest, form: DeploymentForm, *, status: int = 200, **more: Any) -> HttpResponse:
@@ -79,11 +85,26 @@ def _form(request: HttpRequest, form: DeploymentForm, *, status: int = 200, **mo
         "deployment": form.instance,
         "cards": by_host.items(),
         "ticked": form["gpus"].value() or [],
+        "neighbours": _neighbours(form),
         "has_revisions": Revision.objects.exists(),
         "has_hosts": Host.objects.exists(),
         **more,
     }
     return render(request, "deployments/deployment_form.html", context, status=status)
+
+
+def _neighbours(form: DeploymentForm) -> list[tuple[Deployment, str, bool]]:
+    """Each other deployment with its cards in words, and whether it is ticked."""
+    labels = {gpu.uuid: f"GPU {gpu.index}" for gpu in form.all_gpus}
+    ticked = {str(pk) for pk in form["shares_with"].value() or []}
+    others = Deployment.objects.exclude(pk=form.instance.pk).prefetch_related("placements__host")
+    found = []
+    for other in others:
+        place = next(iter(other.placements.all()), None)
+        if place is not None:
+            cards = ", ".join(sorted(labels[uuid] for uuid in place.gpu_uuids if uuid in labels))
+            found.append((other, f"{place.host}{f', {cards}' if cards else ''}", str(other.pk) in ticked))
+    return found
 
 
 @require_GET
@@ -108,6 +129,7 @@ def _context(pk: int) -> dict[str, Any]:
         "deployment": row.deployment,
         "row": row,
         "missing_cards": len(row.placement.gpu_uuids) - len(row.gpus) if row.placement else 0,
+        "partners": found.shares_with.all(),
         "differences": _differences(row.running, proven),
         "pending": _differences(row.running, row.deployment.revision),
         "launches": found.launches.select_related("revision__profile", "job")[:SHOWN],

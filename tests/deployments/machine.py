@@ -13,6 +13,7 @@ from hosts.probe.frames import Frame, Section
 BOOT = "11111111-2222-3333-4444-555555555555"
 OTHER_BOOT = "99999999-2222-3333-4444-555555555555"
 SGLANG = "/opt/sglang/bin/python -m sglang.launch_server --model-path /models/qwen-27b --tp 2 --port 30000"
+TOTAL = 49_140
 LOOK = 500_000
 """When the probe looks, in clock ticks since boot: so young is its own shell."""
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -30,6 +31,8 @@ class Proc:
     state: str = "S"
     threads: int = 1
     uid: int = 0
+    user: str = ""
+    """What this machine calls it; empty: it has no name."""
     cards: tuple[int, ...] = ()
     port: int | None = None
     marker: str = ""
@@ -76,6 +79,9 @@ class Machine:
             "uids": "".join(
                 f"dr-xr-xr-x 9 {proc.uid} {proc.uid} 0 Jan 1 00:00 /proc/{proc.pid}\n" for proc in self.procs.values()
             ),
+            "users": "".join(
+                f"dr-xr-xr-x 9 {proc.user or proc.uid} users 0 Jan 1 00:00 {proc.pid}\n" for proc in self.procs.values()
+            ),
             "nspids": "".join(
                 f"/proc/{proc.pid}/status:NSpid:\t{chr(9).join(map(str, proc.pids or (proc.pid,)))}\n"
                 for proc in self.procs.values()
@@ -115,9 +121,9 @@ class Machine:
         return [Proc(1, 1, "init", parent=0), *self.procs.values(), Proc(4_000_000, LOOK, "sh")]
 
     def _gpus(self) -> str:
-        lines = ["index, uuid, pci.bus_id, memory.total [MiB], memory.used [MiB], name"]
+        lines = ["index, uuid, pci.bus_id, memory.total [MiB], memory.used [MiB], memory.free [MiB], name"]
         lines += [
-            f"{index}, {uuid}, 00000000:0{index}:00.0, 49140, {used}, NVIDIA L40S"
+            f"{index}, {uuid}, 00000000:0{index}:00.0, {TOTAL}, {used}, {_free(used)}, NVIDIA L40S"
             for index, (uuid, used) in enumerate(self.cards.items())
         ]
         return "\n".join(lines) + "\n"
@@ -182,6 +188,10 @@ class Machine:
         head = "Filesystem 1024-blocks Used Available Capacity Mounted on\n"
         used = f"/dev/sda1 99999999 1 {self.free_mib * 1024} 1% /\n"
         return {"paths": there, **{f"disk.{n}": head + used for n in range(len(paths))}}
+
+
+def _free(used: int | str) -> int | str:
+    return TOTAL - used if isinstance(used, int) else used
 
 
 CARDS = ("GPU-aaaa", "GPU-bbbb")

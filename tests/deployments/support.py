@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import shlex
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -63,6 +63,9 @@ class FakeHost:
     reachable: bool = True
     through: Callable[[str], list[str]] = lambda command: []
     """What a manager's own tool does and says."""
+    uses: int = 40_000
+    """MiB of each card that a server takes."""
+    used_before: dict[str, int] = field(default_factory=dict)
     fence: int = 0
     locked_by: str = ""
     launches: dict[str, str] = field(default_factory=dict)
@@ -168,8 +171,12 @@ class FakeHost:
             ended |= more
         for pid in ended & self.machine.procs.keys():
             del self.machine.procs[pid]
-        if not self.leaks and not any(proc.cards for proc in self.machine.procs.values()):
-            self.machine.cards = dict.fromkeys(self.machine.cards, 4)
+        left = {pid: proc for pid, proc in self.machine.procs.items() if proc.cards}
+        if not self.leaks and all(proc.memory for proc in left.values()):
+            held = dict.fromkeys(self.machine.cards, 4)
+            for pid, proc in left.items():
+                held |= {uuid: held[uuid] + proc.memory for _, uuid in self.machine.holds(pid)}
+            self.machine.cards = {**held}
 
     def _launch(self, values: dict[str, str]) -> list[str]:
         launch = values["LAUNCH"]
@@ -180,17 +187,22 @@ class FakeHost:
                 self.launches[launch] = self._begin(launch)
         if self.launches[launch] == "abandoned":
             return ["abandoned"]
-        memory = [f"memory {word.split('=')[0]} 4" for word in values["LIMITS"].split()]
+        asked = [*values["LIMITS"].split(), *values["NEEDS"].split()]
+        memory = [f"memory {word.split('=')[0]} {self.used_before.get(word.split('=')[0], 4)}" for word in asked]
         return [*memory, *self.launches[launch].splitlines(), f"started /root/.relaunch/{launch}"]
 
     def _begin(self, launch: str) -> str:
+        self.used_before = {uuid: used if isinstance(used, int) else 4 for uuid, used in self.machine.cards.items()}
         pid = next(self._pids)
+        worker = Proc(pid + 1, pid * 10 + 1, "sglang::schedul", parent=pid, cards=(0, 1))
         if self.exit_code is None:
             self.machine.add(
                 Proc(pid, pid * 10, command=SGLANG, port=30000, marker=launch),
-                Proc(pid + 1, pid * 10 + 1, "sglang::schedul", parent=pid, cards=(0, 1), marker=launch, memory=40_000),
+                replace(worker, marker=launch, memory=self.uses),
             )
-            self.machine.cards = dict.fromkeys(self.machine.cards, 40_000)
+            self.machine.cards = {
+                uuid: self.uses if used == 4 else self.uses + used for uuid, used in self.used_before.items()
+            }
         return f"record pid {pid}\nrecord start {pid * 10}\nrecord boot {self.machine.boot}\nrecord pidns pid:[1]"
 
     def _follow(self, values: dict[str, str]) -> list[str]:

@@ -10,13 +10,13 @@ import pytest
 from django.contrib.auth.models import User
 
 from deployments.lifecycle import EffectKind, JobKind, JobState
-from deployments.models import Effect, Job
+from deployments.models import Deployment, Effect, Job
 from hosts import links
 from hosts.models import Host
 from hosts.transport.fake import FakeTransport
 from tests.deployments.machine import Machine, Proc, serving_machine
 from tests.deployments.support import FakeHost, Story, make_story
-from tests.factories import make_host
+from tests.factories import make_deployment, make_host, make_launch
 
 pytestmark = pytest.mark.django_db
 
@@ -35,6 +35,18 @@ class Container:
         """The container's processes, as the node sees them now; what was killed there is gone in here."""
         for pid in [pid for pid in self.story.host.machine.procs if pid + ON_NODE not in self.node.machine.procs]:
             self.story.host.end(pid)
+
+    def on_node_too(self) -> None:
+        """What ended in the container has ended on the node; what others hold there is in use."""
+        inside = {pid + ON_NODE for pid in self.story.host.machine.procs}
+        ours = {pid for pid in self.node.machine.procs if ON_NODE < pid < ON_NODE + 1000}
+        for pid in ours - inside:
+            del self.node.machine.procs[pid]
+        held = dict.fromkeys(self.node.machine.cards, 4)
+        for pid, proc in self.node.machine.procs.items():
+            held |= {uuid: held[uuid] + proc.memory for _, uuid in self.node.machine.holds(pid)}
+        self.node.machine.cards = {**held}
+        self.story.host.machine.cards = {**held}
 
 
 def as_seen_by_node(inside: Machine) -> Machine:
@@ -168,3 +180,65 @@ def test_only_this_containers_processes_are_killed_from_the_node(container: Cont
     )
     assert story.work().state == JobState.SUCCEEDED, story.job.summary
     assert container.node.machine.procs.keys() == {7101, 8000}
+
+
+# --- Co-tenants, some of which only the node sees
+
+
+@pytest.fixture
+def beside(container: Container) -> Container:
+    """An embedder in another container holds GPU 1 too; it may."""
+    story = container.story
+    story.host.deaf.clear()
+    place = story.deployment.placement
+    other = make_deployment(host=place.host, gpus=[place.gpus[1]], name="embedder")
+    launch = make_launch(other)
+    container.node.machine.add(Proc(8009, 90, "embed", cards=(1,), pids=(8009, 9), log=str(launch.pk), memory=5_000))
+    story.deployment.shares_with.add(other)
+    Deployment.objects.filter(pk=story.deployment.pk).update(
+        shared_need_mib=40_000, memory_seconds=0, stuck_seconds=0, port_seconds=0
+    )
+    story.host.after["stop TERM"] = container.on_node_too
+    story.request(JobKind.RESTART)
+    return container
+
+
+def test_a_co_tenant_that_only_the_node_sees(beside: Container) -> None:
+    story = beside.story
+    story.approve()
+    assert story.work().state == JobState.SUCCEEDED, story.job.summary
+    (row,) = story.job.plan["co_tenants"]  # type: ignore[index]
+    assert (row["pid"], row["inner"], row["deployment"]) == (8009, 9, "embedder")
+    assert 8009 in beside.node.machine.procs
+
+
+def test_one_more_or_less_on_the_node_is_not_free(beside: Container) -> None:
+    story = beside.story
+    story.approve()
+
+    def another() -> None:
+        beside.on_node_too()
+        embed = beside.node.machine.procs.pop(8009)
+        beside.node.machine.add(replace(embed, pid=8011, start=95, pids=(8011, 11)))
+
+    story.host.after["stop TERM"] = another
+    assert story.work().state == JobState.WAITING
+    told = str(story.gate.evidence)
+    assert "On the node: embed (pid 8011, root, of deployment embedder) holds GPU 1" in told.replace("python", "embed")
+    assert "(pid 8009, of deployment embedder) shared the cards when the plan was made" in told
+    assert [choice["key"] for choice in story.gate.choices] == ["again", "accept", "leave", "anyway"]
+    story.answer("accept")
+    assert story.work().state == JobState.SUCCEEDED, story.job.summary
+
+
+def test_where_the_node_cannot_be_seen_a_shared_card_is_not_called_free(beside: Container) -> None:
+    story = beside.story
+    story.approve()
+
+    def blind() -> None:
+        beside.on_node_too()
+        beside.node.machine.partial = True
+
+    story.host.after["stop TERM"] = blind
+    assert story.work().state == JobState.WAITING
+    assert story.gate.title == "Whether the cards are free could not be measured"

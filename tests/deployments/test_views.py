@@ -58,7 +58,7 @@ def test_another_machine_name_is_refused_in_words(client_of: ClientOf, viewer: U
 def _deployment_form(**values: object) -> dict[str, object]:
     numbers = {
         "drain_seconds": 60, "term_seconds": 20, "kill_seconds": 10, "memory_seconds": 30, "stuck_seconds": 120,
-        "port_seconds": 10, "ready_seconds": 1800, "approval_minutes": 30,
+        "port_seconds": 10, "ready_seconds": 1800, "approval_minutes": 30, "tolerance_mib": 64,
     }  # fmt: skip
     return {"name": "chat", "kill_own_by_itself": "on", **numbers, **values}
 
@@ -67,11 +67,44 @@ def test_a_deployment_takes_only_cards_of_its_host(client_of: ClientOf, administ
     host, other = make_host(), make_host()
     mine, foreign = make_gpu(host), make_gpu(other)
     revision = make_profile().newest
-    form = _deployment_form(host=host.pk, revision=revision.pk, gpus=[mine.uuid, foreign.uuid], co_tenants="a, b")
+    form = _deployment_form(host=host.pk, revision=revision.pk, gpus=[mine.uuid, foreign.uuid])
     assert client_of(administrator).post("/deployments/new/", form).status_code == 302
     made = Deployment.objects.get()
     assert made.placement.gpu_uuids == [mine.uuid]
-    assert (made.port, made.co_tenants, made.requester_may_approve) == (30000, ["a", "b"], False)
+    assert (made.port, made.co_tenants, made.requester_may_approve) == (30000, [], False)
+
+
+def test_who_may_share_the_cards_is_chosen_once_for_both(client_of: ClientOf, administrator: User) -> None:
+    host = make_host()
+    gpu = make_gpu(host)
+    embedder = make_deployment(host=host, gpus=[gpu], name="embedder")
+    make_deployment(name="elsewhere")
+    client = client_of(administrator)
+    assert f"{host}, GPU 0" in client.get("/deployments/new/").content.decode()
+    form = _deployment_form(host=host.pk, revision=make_profile().newest.pk, gpus=[gpu.uuid])
+    form |= {"shares_with": [embedder.pk], "co_tenants": "root:Xorg, alice:python3", "tolerance_mib": 200}
+    assert client.post("/deployments/new/", form | {"shared_need_mib": 9000}).status_code == 302
+    chat = Deployment.objects.get(name="chat")
+    assert (chat.co_tenants, chat.tolerance_mib, chat.shared_need_mib) == (["root:Xorg", "alice:python3"], 200, 9000)
+    assert list(embedder.shares_with.all()) == [chat], "each allows the other"
+    page = client.get(f"/deployments/{embedder.pk}/").content.decode()
+    assert "May share the cards" in page and f'/deployments/{chat.pk}/">chat</a>' in page
+    assert "checked" in client.get(f"/deployments/{embedder.pk}/edit/").content.decode().partition(">chat<")[0][-200:]
+    page = client.get(f"/deployments/{chat.pk}/").content.decode()
+    assert "root:Xorg, alice:python3" in page and "at its baseline plus 200 MiB" in page
+    client.post(f"/deployments/{chat.pk}/edit/", form | {"shares_with": []})
+    assert not embedder.shares_with.exists()
+
+
+@pytest.mark.parametrize("entry", ["Xorg", "root:", ":Xorg", "root: Xorg"])
+def test_a_program_that_may_share_the_cards_is_named_with_its_user(
+    client_of: ClientOf, administrator: User, entry: str
+) -> None:
+    host = make_host()
+    gpu = make_gpu(host)
+    form = _deployment_form(host=host.pk, revision=make_profile().newest.pk, gpus=[gpu.uuid], co_tenants=entry)
+    answer = client_of(administrator).post("/deployments/new/", form)
+    assert answer.status_code == 422 and "is not user:program" in answer.content.decode()
 
 
 def test_a_deployment_without_cards_is_refused_and_kept(client_of: ClientOf, administrator: User) -> None:

@@ -25,6 +25,7 @@ POLICY = VerifyPolicy(memory_seconds=30, stuck_seconds=120, port_seconds=10)
 CARD = CardSeen("GPU-1", "GPU 0", 4, 68)
 FULL = replace(CARD, used_mib=83_501)
 SILENT = replace(CARD, used_mib=None, reason="nvidia-smi hangs")
+SHARED = CardSeen("GPU-2", "GPU 1", 60_000, 68, shared=True, free_mib=20_000, need_mib=20_000)
 PYTHON = HolderSeen(77, 500, "python3", "root", ("GPU 0",))
 CLEAN = Round(cards=(CARD,), survivors=(), holders=(), port_free=True)
 
@@ -90,6 +91,60 @@ def test_after_its_limit_it_is_said_what_is_in_the_way(dirty: str, elapsed: floa
     assert decide([DIRTY[dirty]], POLICY, elapsed=elapsed) == verdict
 
 
+BESIDE = replace(CLEAN, cards=(CARD, SHARED))
+NOT_BESIDE = {
+    "too little free": replace(BESIDE, cards=(CARD, replace(SHARED, free_mib=19_999))),
+    "free unmeasured": replace(BESIDE, cards=(replace(SHARED, free_mib=None, reason="no answer"),)),
+    "used unmeasured": replace(BESIDE, cards=(replace(SHARED, used_mib=None, reason="no answer"),)),
+    "need unknown": replace(BESIDE, cards=(replace(SHARED, need_mib=None),)),
+    "one more": replace(BESIDE, holders=(PYTHON,)),
+    "one less": replace(BESIDE, missing=("embed (pid 7)",)),
+    "one less, nothing shared any more": replace(CLEAN, missing=("embed (pid 7)",)),
+    "holders unseen": replace(BESIDE, holders=None, holders_note="No sudo."),
+}
+
+
+def test_beside_the_co_tenants_of_the_plan_with_room_enough_it_is_free() -> None:
+    assert decide([BESIDE] * 3, POLICY, elapsed=0.3) == Free()
+    nothing_to_launch = replace(BESIDE, cards=(replace(SHARED, free_mib=0, need_mib=0),))
+    assert decide([nothing_to_launch] * 3, POLICY, elapsed=0.3) == Free()
+
+
+@pytest.mark.parametrize("dirty", NOT_BESIDE.values(), ids=NOT_BESIDE.keys())
+def test_on_a_shared_card_all_of_it_must_be_right(dirty: Round) -> None:
+    assert not dirty.is_clean
+    assert not isinstance(decide([dirty] * 3, POLICY, elapsed=0.3), Free)
+    assert isinstance(decide([dirty] * 3, POLICY, elapsed=500), NotFree | Unmeasured)
+
+
+@pytest.mark.parametrize(
+    ("dirty", "elapsed", "verdict"),
+    [
+        ("too little free", 119, KeepLooking(True)),
+        (
+            "too little free",
+            120,
+            NotFree(("GPU 1 has 19,999 MiB free beside its co-tenants; 20,000 MiB are needed.",)),
+        ),
+        ("free unmeasured", 30, Unmeasured(("GPU 1: no answer",))),
+        ("need unknown", 4.9, KeepLooking(False)),
+        (
+            "need unknown",
+            5,
+            Unmeasured(("GPU 1: how much memory this revision needs there, beside the co-tenants, is not known",)),
+        ),
+        (
+            "one less",
+            5,
+            NotFree(("embed (pid 7) shared the cards when the plan was made, and does so no more.",)),
+        ),
+        ("holders unseen", 30, Unmeasured(("Who holds the cards beside the co-tenants is not known. No sudo.",))),
+    ],
+)
+def test_what_is_in_the_way_on_a_shared_card(dirty: str, elapsed: float, verdict: Verdict) -> None:
+    assert decide([NOT_BESIDE[dirty]], POLICY, elapsed=elapsed) == verdict
+
+
 def test_no_reading_at_all() -> None:
     assert decide([], POLICY, elapsed=29) == KeepLooking(False)
     assert decide([], POLICY, elapsed=30) == Unmeasured(("No reading has come back.",))
@@ -104,10 +159,21 @@ def test_the_limit_of_a_card() -> None:
     assert limit_for(None) == 64
     assert limit_for(0) == 64
     assert limit_for(412) == 476
+    assert limit_for(412, tolerance_mib=0) == 412
+    assert limit_for(None, tolerance_mib=500) == 64, "what was never learnt is not widened"
+    assert limit_for(None, ceiling_mib=1024) == 1024
 
 
+amounts = st.none() | st.integers(0, 96_000)
 cards = st.builds(
-    CardSeen, st.just("GPU-1"), st.just("GPU 0"), st.none() | st.integers(0, 96_000), st.integers(0, 1_000)
+    CardSeen,
+    st.just("GPU-1"),
+    st.just("GPU 0"),
+    amounts,
+    st.integers(0, 1_000),
+    shared=st.booleans(),
+    free_mib=amounts,
+    need_mib=amounts,
 )
 rounds = st.builds(
     Round,
@@ -115,7 +181,16 @@ rounds = st.builds(
     survivors=st.sampled_from([(), (), (42,), None]),
     holders=st.sampled_from([(), (), (PYTHON,), None]),
     port_free=st.sampled_from([True, True, False, None]),
+    missing=st.sampled_from([(), (), ("embed",)]),
 )
+
+
+def room(card: CardSeen) -> bool:
+    if card.used_mib is None:
+        return False
+    if card.shared:
+        return card.free_mib is not None and card.need_mib is not None and card.free_mib >= card.need_mib
+    return card.used_mib <= card.limit_mib
 
 
 @given(st.lists(rounds, max_size=5), st.floats(0, 500))
@@ -124,9 +199,10 @@ def test_free_only_after_three_rounds_in_which_everything_needed_was_measured_an
 ) -> None:
     verdict = decide(seen, POLICY, elapsed=elapsed)
     good = [
-        all(card.used_mib is not None and card.used_mib <= card.limit_mib for card in one.cards)
+        all(room(card) for card in one.cards)
         and one.survivors == ()
-        and one.holders in ((), None)
+        and (one.holders == () or (one.holders is None and not any(card.shared for card in one.cards)))
+        and one.missing == ()
         and one.port_free is True
         for one in seen[-3:]
     ]

@@ -3,7 +3,8 @@
 import pytest
 
 from deployments.decisions.verify import HolderSeen
-from deployments.plan.cards import Card, cards_seen, holders, memory_of
+from deployments.plan.cards import Card, Held, cards_seen, holders, memory_of, memory_on
+from deployments.plan.sharing import Rules
 from hosts.probe.frames import Unknown
 from tests.deployments.machine import CARDS, Machine, Proc, idle_machine, serving_machine
 
@@ -14,7 +15,7 @@ FIRST = {CARDS[0]: "GPU 0"}
 def held(machine: Machine, **kwargs: object) -> list[int]:
     found = holders(machine.facts(), **({"labels": LABELS} | kwargs))  # type: ignore[arg-type]
     assert not isinstance(found, Unknown)
-    return [holder.pid for holder in found]
+    return [holder.pid for holder in found.strangers]
 
 
 def test_cards_with_their_limits() -> None:
@@ -36,8 +37,8 @@ def test_no_reading_of_any_card() -> None:
 
 def test_holders_are_named_with_user_and_cards() -> None:
     machine = idle_machine().add(Proc(9, 90, "trainer", "python train.py", uid=1000, cards=(0, 1)))
-    assert holders(machine.facts(), labels=LABELS) == (
-        HolderSeen(9, 90, "python train.py", "uid 1000", ("GPU 0", "GPU 1")),
+    assert holders(machine.facts(), labels=LABELS) == Held(
+        (HolderSeen(9, 90, "python train.py", "uid 1000", ("GPU 0", "GPU 1")),)
     )
 
 
@@ -46,7 +47,7 @@ def test_who_does_not_count() -> None:
     assert held(machine) == [101, 102]
     assert held(machine, ours={(101, 1001)}) == [102]
     assert held(machine, ours={(101, 999)}) == [101, 102], "another start time is another process"
-    assert held(machine, co_tenants=["sglang::schedul"]) == []
+    assert held(machine, rules=Rules(programs=("root:sglang::schedul",))) == []
     assert held(machine, labels=FIRST) == [101], "only this deployment's cards count"
     machine.procs[101].state = "Z"
     assert held(machine) == [102]
@@ -108,7 +109,7 @@ def test_the_file_of_a_card_has_its_own_number() -> None:
     )
     found = holders(machine.facts(), labels=FIRST)
     assert not isinstance(found, Unknown)
-    assert [(holder.pid, holder.cards) for holder in found] == [(7, ("GPU 0",))]
+    assert [(holder.pid, holder.cards) for holder in found.strangers] == [(7, ("GPU 0",))]
 
 
 def test_where_the_files_cannot_be_told_apart_every_holder_counts() -> None:
@@ -127,6 +128,85 @@ def test_a_holder_that_the_panel_launched_for_another_deployment_is_named_by_it(
     machine = idle_machine().add(Proc(9, 90, "python", "python serve.py", cards=(0,), log=launch))
     found = holders(machine.facts(), labels=FIRST, launches={launch: "embedder"})
     assert not isinstance(found, Unknown)
-    assert [str(holder) for holder in found] == ["python serve.py (pid 9, root, of deployment embedder)"]
+    assert [str(holder) for holder in found.strangers] == ["python serve.py (pid 9, root, of deployment embedder)"]
     other = holders(machine.facts(), labels=FIRST)
-    assert not isinstance(other, Unknown) and other[0].deployment == ""
+    assert not isinstance(other, Unknown) and other.strangers[0].deployment == ""
+
+
+# --- Co-tenants
+
+EMBEDDER = "0215ffb0-8aa0-4d3c-9f53-1b2a3c4d5e6f"
+
+
+def shared(machine: Machine, rules: Rules, **kwargs: object) -> tuple[list[int], list[int]]:
+    """Strangers and co-tenants, by pid."""
+    found = holders(machine.facts(), labels=LABELS, rules=rules, **kwargs)  # type: ignore[arg-type]
+    assert isinstance(found, Held), found
+    return [holder.pid for holder in found.strangers], [holder.pid for holder in found.co_tenants]
+
+
+@pytest.mark.parametrize(
+    ("entry", "allowed"),
+    [
+        ("root:Xorg", False),
+        ("alice:Xorg", True),
+        ("1000:Xorg", True),
+        ("alice:Xor", False),
+        ("bob:Xorg", False),
+        ("Xorg", False),
+        (":Xorg", False),
+    ],
+)
+def test_a_stranger_is_allowed_by_user_and_program(entry: str, allowed: bool) -> None:
+    machine = idle_machine().add(Proc(9, 90, "Xorg", uid=1000, user="alice", cards=(0,)))
+    assert shared(machine, Rules(programs=(entry,))) == (([], [9]) if allowed else ([9], []))
+
+
+def test_a_long_name_is_cut_as_the_kernel_cuts_it() -> None:
+    machine = idle_machine().add(Proc(9, 90, "embedding-serve", cards=(0,)))
+    assert shared(machine, Rules(programs=("root:embedding-server",))) == ([], [9])
+
+
+def test_a_server_of_ours_is_allowed_by_its_deployment_alone() -> None:
+    machine = idle_machine().add(
+        Proc(8, 80, "python", log=EMBEDDER),
+        Proc(9, 90, "python", parent=8, cards=(0,)),
+        Proc(7, 70, "python", cards=(1,)),
+    )
+    launches = {EMBEDDER: "embedder"}
+    assert shared(machine, Rules(frozenset({"embedder"})), launches=launches) == ([7], [9]), "by the log above it"
+    assert sorted(shared(machine, Rules(frozenset({"other"})), launches=launches)[0]) == [7, 9]
+    assert shared(machine, Rules(programs=("root:python",)), launches=launches) == ([9], [7])
+
+
+def test_where_not_all_can_be_seen_nobody_else_is_unknown() -> None:
+    machine = idle_machine()
+    machine.partial = True
+    found = holders(machine.facts(), labels=LABELS)
+    assert isinstance(found, Unknown) and "sudo" in found.reason
+    machine.add(Proc(9, 90, "Xorg", cards=(0,)))
+    assert isinstance(holders(machine.facts(), labels=LABELS, rules=Rules(programs=("root:Xorg",))), Unknown)
+    assert held(machine) == [9], "one that is seen is there"
+
+
+def test_a_shared_card_is_measured_by_what_is_free() -> None:
+    machine = Machine(cards={"GPU-aaaa": 30_000, "GPU-bbbb": "[N/A]"})
+    cards = [Card("GPU-aaaa", "GPU 0", 0, need_mib=19_140), Card("GPU-bbbb", "GPU 1", 0, need_mib=1)]
+    first, second = cards_seen(machine.facts(), cards, shared={"GPU-aaaa", "GPU-bbbb"})
+    assert (first.free_mib, first.need_mib, first.is_free) == (19_140, 19_140, True)
+    assert second.free_mib is None and second.reason and not second.is_free
+    alone = cards_seen(machine.facts(), cards)[0]
+    assert not alone.is_free and alone.need_mib is None
+
+
+@pytest.mark.parametrize(("tolerance", "limit"), [(0, 10), (300, 310)])
+def test_the_tolerance_is_the_deployments(tolerance: int, limit: int) -> None:
+    card = Card("GPU-aaaa", "GPU 0", 10, tolerance_mib=tolerance)
+    assert cards_seen(idle_machine().facts(), [card])[0].limit_mib == limit
+    assert Card("GPU-aaaa", "GPU 0", None, ceiling_mib=1024, tolerance_mib=tolerance).limit_mib == 1024
+
+
+def test_memory_on_one_card() -> None:
+    machine = serving_machine()
+    assert memory_on(machine.facts(), [101, 102], CARDS[0]) == 39_000
+    assert memory_on(machine.facts(), [103], CARDS[0]) is None

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deployments.plan.cards import Card, cards_seen, holders
+from deployments.plan.cards import Card, Held, cards_seen, holders
 from deployments.plan.serving import port_owners
 from hosts.probe.facts import HostFacts, read_facts
 from hosts.probe.fake import frame_bytes
@@ -42,7 +42,7 @@ def free(facts: HostFacts) -> dict[str, bool]:
     return {
         "gpus": all(card.is_free for card in cards_seen(facts, [Card(UUID, "GPU 0", 0)])),
         "listeners": port_owners(facts, 30001) == frozenset(),
-        "fds": holders(facts, labels={UUID: "GPU 0"}) == (),
+        "fds": holders(facts, labels={UUID: "GPU 0"}) == Held(()),
     }
 
 

@@ -11,6 +11,7 @@ from deployments.plan.cards import Card
 from deployments.plan.inputs import PlanInput, Recipe
 from deployments.plan.plan import CannotPlan, Plan, hash_of, make_plan, paths_needed, what_changed
 from deployments.plan.serving import KnownLaunch
+from deployments.plan.sharing import Rules
 from hosts.probe.frames import Unknown
 from tests.deployments.machine import BOOT, CARDS, OTHER_BOOT, SGLANG, Machine, Proc, idle_machine, serving_machine
 
@@ -28,7 +29,7 @@ def asked(machine: Machine, **values: Any) -> PlanInput:
         "engine": ENGINES["sglang"],
         "port": 30000,
         "cards": tuple(Card(uuid, f"GPU {n}", 4) for n, uuid in enumerate(CARDS)),
-        "co_tenants": (),
+        "rules": Rules(),
         "launch": LAUNCH,
         "new": NEW,
         "proven": None,
@@ -209,6 +210,11 @@ MATTERS: list[tuple[str, Callable[[Machine], None], dict[str, Any]]] = [
         lambda machine: machine.add(Proc(9, 90, cards=(1,))) and None,
         {},
     ),
+    (
+        "the co-tenants of the cards are others than those of the plan",
+        lambda machine: machine.add(Proc(9, 90, "Xorg", cards=(1,))) and None,
+        {"rules": Rules(programs=("root:Xorg",))},
+    ),
     ("what stands in the way", lambda machine: machine.missing_paths.add("/srv"), {}),
 ]
 
@@ -371,4 +377,4 @@ def test_another_deployments_server_on_the_cards_is_named_and_what_to_do_about_i
     machine = idle_machine().add(Proc(9, 90, "python", "python serve.py", cards=(0,), log=launch))
     (warning,) = plan(machine, kind="start", launches={launch: "embedder"}).data["warnings"]
     assert "python (pid 9, root, of deployment embedder)" in warning["text"]
-    assert warning["todo"] == "Stop embedder first."
+    assert warning["todo"] == "Stop embedder first, or let chat share its cards with it under Edit."

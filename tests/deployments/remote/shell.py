@@ -139,6 +139,7 @@ class Host:
             "program": argv[0],
             "workdir": "",
             "limits": [],
+            "needs": [],
             "force": 0,
             "run": wrapper(argv, env=env, workdir=str(values.get("workdir", ""))),
         }

@@ -312,7 +312,7 @@ def test_nothing_of_it_stands_in_argv(host: Host) -> None:
     assert b"hidden" in script.stdin
 
 
-SMI = 'echo "GPU-a, 4, 0"\necho "GPU-b, {used}, 1"'
+SMI = 'echo "GPU-a, 4, 900, 0"\necho "GPU-b, {used}, 700, 1"'
 
 
 @pytest.mark.parametrize(
@@ -321,10 +321,14 @@ SMI = 'echo "GPU-a, 4, 0"\necho "GPU-b, {used}, 1"'
         (SMI.format(used=68), 0, "started", ""),
         (SMI.format(used=69), 0, "notfree", "GPU-b 69 68"),
         (SMI.format(used=69), 1, "started", ""),
-        (SMI.format(used="[N/A]"), 0, "unmeasured", "GPU-b GPU-a, 4, 0"),
+        (SMI.format(used="[N/A]"), 0, "unmeasured", "GPU-b GPU-a, 4, 900, 0"),
+        (SMI.format(used="[Insufficient Permissions]"), 0, "unmeasured", "GPU-b GPU-a, 4, 900, 0"),
         (SMI.format(used="[N/A]"), 1, "started", ""),
-        ('echo "GPU-a, 4, 0"', 0, "unmeasured", "GPU-b GPU-a, 4, 0"),
-        ('echo "GPU-a, 4, 0"; printf "GPU-b, 6"', 0, "unmeasured", "GPU-b GPU-a, 4, 0"),
+        ('echo "GPU-a, 4, 900, 0"', 0, "unmeasured", "GPU-b GPU-a, 4, 900, 0"),
+        ('echo "GPU-a, 4, 900, 0"; printf "GPU-b, 6"', 0, "unmeasured", "GPU-b GPU-a, 4, 900, 0"),
+        ('echo "GPU-a, 4, 9"', 0, "unmeasured", "GPU-a GPU-a, 4, 9"),
+        ('echo "GPU-a, 4, 5, 0, 6"', 0, "unmeasured", "GPU-a GPU-a, 4, 5, 0, 6"),
+        ('echo "GPU-a, 4, 5, 0"; echo "GPU-a, 4, 5, 0"', 0, "unmeasured", "GPU-a GPU-a, 4, 5, 0"),
         ("echo No devices were found; exit 6", 0, "unmeasured", "GPU-a No devices were found"),
         ("exit 127", 0, "unmeasured", "GPU-a "),
     ],
@@ -341,3 +345,24 @@ def test_memory_is_read_again_just_before_the_start(host: Host, smi: str, force:
 def test_memory_that_was_read_is_told(host: Host) -> None:
     host.program("nvidia-smi", SMI.format(used=5))
     assert said_of(host.launch(SLEEP, limits=["GPU-a=68", "GPU-b=68"]), "memory") == ["GPU-a 4", "GPU-b 5"]
+
+
+@pytest.mark.parametrize(
+    ("need", "free", "force", "word", "text"),
+    [
+        (700, "700", 0, "started", ""),
+        (701, "700", 0, "notenough", "GPU-b 700 701"),
+        (701, "700", 1, "started", ""),
+        (1, "[N/A]", 0, "unmeasured", "GPU-b GPU-a, 4, 900, 0"),
+        (1, "[N/A]", 1, "started", ""),
+    ],
+)
+def test_beside_co_tenants_the_free_memory_is_read_again(
+    host: Host, need: int, free: str, force: int, word: str, text: str
+) -> None:
+    host.program("nvidia-smi", f'echo "GPU-a, 4, 900, 0"\necho "GPU-b, 80000, {free}, 1"')
+    said = host.launch(SLEEP, limits=["GPU-a=68"], needs=[f"GPU-b={need}"], force=force)
+    assert word in words(said)
+    assert said_of(said, "memory") == ["GPU-a 4", "GPU-b 80000"]
+    if text:
+        assert said_of(said, word) == [text] and not record(said)
