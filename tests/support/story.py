@@ -73,11 +73,12 @@ class Story:
 
     # --- Hosts
 
-    def add_host(self, machine: lab.Host) -> Place:
-        """Add a machine, trust the key it really has, and test it."""
+    def add_host(self, machine: lab.Host, **login: Any) -> Place:
+        """Add a machine, trust the key it really has, and test it. ``login``: fields of the host other than usual."""
         panel_key_path(Path(settings.DATA_DIR))
         machine.authorize(host_services.panel_public_key())
-        row = Host(name=machine.name, address=machine.address, port=machine.port, user=machine.user)
+        usual = {"name": machine.name, "address": machine.address, "port": machine.port, "user": machine.user}
+        row = Host(**(usual | login))
         host = host_services.register_host(row, actor=self.actor, address="")
         key_type, key_base64 = machine.host_key_line.split()
         fingerprint = PublicHostKey(key_type, key_base64).fingerprint
