@@ -166,7 +166,7 @@ def test_who_stays_on_the_node_holds_a_card(container: Container) -> None:
         {9000: Proc(9000, 90, "trainer", "train.py", cards=(0,))}
     )
     assert story.work().state == JobState.WAITING
-    assert "On the node, train.py (pid 9000" in str(story.gate.evidence)
+    assert "On the node: train.py (pid 9000" in str(story.gate.evidence)
 
 
 def test_only_this_containers_processes_are_killed_from_the_node(container: Container) -> None:
