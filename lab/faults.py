@@ -14,13 +14,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from lab import network, port_hold, stuck, syscalls, tree
-from lab.gpus import state
+from lab.gpus import kernel, state
 from lab.host import Host, MachineError, wait_until
 from lab.node import Container
 from lab.processes import Process
 from lab.specs import CardSpec
 
 MIB = 1024 * 1024
+_SWITCHES = ("/dev/nvidia-nvswitchctl", "/dev/nvidia-nvswitch0")
 _HOLD = "/lab/bin/gpu-hold"  # a login shell sets a PATH of its own
 
 
@@ -207,8 +208,14 @@ class Faults:
         wait_until(lambda: _live(cards) >= wanted, timeout=10, what=shlex.join(words))
 
     def gpu_clear(self, host: Host) -> None:
-        """Reset the GPUs: leaked memory is free."""
+        """Reset the GPUs: leaked memory is free, the kernel's log has no more faults, all device files are there."""
         state.clear_leaks(host.gpu_state)
+        kernel.begin(host.root)
+        for name in _SWITCHES:
+            host.seen(name).unlink(missing_ok=True)
+        for name in state.device_names(host.cards):
+            host.seen(f"/dev/{name}").touch(mode=0o666)
+            host.seen(f"/dev/{name}").chmod(0o666)
 
     def _hold(self, host: Host, *words: object) -> None:
         done = host.exec(["gpu-hold", *map(str, words)], timeout=20)
@@ -219,7 +226,42 @@ class Faults:
         """No /dev/nvidia*, as after a boot: until root runs nvidia-smi (or a CUDA program) on the host."""
         host.exec(["sh", "-c", "rm -f /dev/nvidia*"], timeout=10)
 
+    def gpu_xid(self, host: Host, card: int | str, code: int, seconds_ago: float = 0.0) -> None:
+        """A fault of a card in the kernel's log: 79 has fallen off the bus, 31 is a program's own.
+
+        A newer driver also says what the card needs. It still answers for the card: for all else see `gpu lost`.
+        """
+        found, needs = _card(host, card), kernel.NEEDS.get(int(code), 0)
+        kernel.say(host.root, kernel.xid(found, int(code)), ago=float(seconds_ago))
+        if needs and int(found.driver.split(".")[0]) >= kernel.TELLS_FROM:
+            kernel.say(host.root, kernel.recovery_changed(found, 0, needs), ago=float(seconds_ago))
+            action = kernel.ACTIONS[needs].removesuffix(" Required")
+            self.gpu_add(host, f"\ncell {found.uuid} gpu_recovery_action {action}")
+
+    def gpu_recovery(self, host: Host, card: int | str, before: int, after: int) -> None:
+        """The kernel's log says that a card needs something else now (0 nothing, 1 a reset, 2 a reboot)."""
+        kernel.say(host.root, kernel.recovery_changed(_card(host, card), int(before), int(after)))
+
+    def fabric_manager_down(self, host: Host) -> None:
+        """The machine has NVSwitches, and what sets them up does not run: no card has joined the fabric."""
+        host.exec(["sh", "-c", f"pkill -x nv-fabricmanage; touch {' '.join(_SWITCHES)}"], timeout=10)
+        self.gpu_add(host, "\ncell * fabric.state In Progress")
+
+    def fabric_manager_up(self, host: Host) -> None:
+        """The same machine as it should be."""
+        script = "touch $0 $1; printf '#!/bin/sh\\nwhile sleep 86400; do :; done\\n' >/run/nv-fabricmanager"
+        start = "chmod 755 /run/nv-fabricmanager; exec setsid -f /run/nv-fabricmanager >/dev/null 2>&1 </dev/null"
+        host.exec(["sh", "-c", f"{script}; {start}", *_SWITCHES], timeout=10)
+        self.gpu(host, "cell * fabric.state Completed\ncell * fabric.status Success")
+
     # -- containers
+
+    def ct_nodes_missing(self, container: Container, *names: str) -> None:
+        """Device files that the container does not get (`nvidia-uvm`), as when it started before they were made."""
+        for name in names:
+            done = container.exec(["sh", "-c", f"umount -l /dev/{name} && rm /dev/{name}"], timeout=10)
+            if done.returncode:
+                raise MachineError(f"/dev/{name} of {container.name}: {done.stderr.decode().strip()}")
 
     def ct_stop(self, container: Container) -> None:
         container.stop()

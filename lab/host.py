@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from lab import network, processes, stuck, syscalls, tree
-from lab.gpus import procfs, state
+from lab.gpus import kernel, procfs, state
 from lab.paths import FleetPaths
 from lab.processes import Process
 from lab.specs import CardSpec, HostSpec
@@ -111,6 +111,7 @@ class Host:
     def power_on(self) -> "subprocess.Popen[str]":
         """Begin to start, with a new boot id; `finish_start` waits for it."""
         self.new_boot_id()
+        kernel.begin(self.root)
         command = [
             str(self.paths.libexec / "cell"),
             str(self.directory / "pid"),

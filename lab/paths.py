@@ -65,7 +65,7 @@ class FleetPaths:
         _install(self.libexec, [BUILD / name for name in LIBEXEC])
         _install(self.bin, _commands())
         (self.bin / "sudo").chmod(0o4755)
-        _install(self.driver / "bin", [BUILD / "nvidia-smi"])
+        _install(self.driver / "bin", [BUILD / "nvidia-smi", LAB / "gpus/dmesg"])
         _install(library, [BUILD / "libnvidia-ml.so.1"])
         _install(self.proxmox / "sbin", [LAB / "pct"])
 

@@ -54,10 +54,12 @@ static const struct field FIELDS[] = {
     {"display_active", "display_active", "", SCREEN, ""},
     {"display_mode", "display_mode", "", FIXED, "Disabled"},
     {"gpu_recovery_action", "gpu_recovery_action", "", RECOVERY, ""},
+    {"fabric.state", "fabric.state", "", FIXED, "N/A"},
+    {"fabric.status", "fabric.status", "", FIXED, "N/A"},
     {"reset_status.reset_required", "reset_status.reset_required", "", RESET_NEEDED, ""},
 };
 
-enum { NEWER_FIELDS_FROM = 590 };
+enum { NEWER_FIELDS_FROM = 580 };
 
 static int known_to_driver(const struct smi_snapshot *look, const struct field *field) {
     int major = smi_driver_major(look);

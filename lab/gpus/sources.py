@@ -3,7 +3,9 @@
 _STATE = ("gpus/state.c", "gpus/context.c")
 _HOLD = (*_STATE, "gpus/hold.c", "gpus/device.c", "gpus/watcher.c")
 _SMI = tuple(f"gpus/{name}.c" for name in ("smi", "smi_args", "smi_query", "smi_apps", "smi_table", "process", "fault"))
-_NVML = tuple(f"gpus/{name}.c" for name in ("nvml", "nvml_facts", "nvml_mig", "nvml_process", "process", "fault"))
+_NVML = tuple(
+    f"gpus/{name}.c" for name in ("nvml", "nvml_facts", "nvml_health", "nvml_mig", "nvml_process", "process", "fault")
+)
 
 SOURCES: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     ("nvidia-smi", (*_SMI, *_HOLD), ()),
