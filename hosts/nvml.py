@@ -22,6 +22,8 @@ TIMED_OUT = 124
 MIB = 1024 * 1024
 ROOT = Path(__file__).resolve().parent.parent
 SECTIONS = ("memory", "gpus", "apps")
+HEALTH = ("usable",)
+"""Asked for with those: more columns in the tables of cards, no section of its own."""
 SMI_WORDS = {
     pynvml.NVML_ERROR_LIBRARY_NOT_FOUND: "NVIDIA-SMI couldn't find libnvidia-ml.so library in your system.",
     pynvml.NVML_ERROR_DRIVER_NOT_LOADED: "couldn't communicate with the NVIDIA driver",
@@ -55,6 +57,27 @@ GPU_COLUMNS: dict[str, Callable[[Any], object]] = {
     "display_active": lambda card: "Enabled" if pynvml.nvmlDeviceGetDisplayActive(card) else "Disabled",
     "name": lambda card: _text(pynvml.nvmlDeviceGetName(card)),
 }
+RECOVERY_ACTIONS = {
+    pynvml.NVML_GPU_RECOVERY_ACTION_NONE: "None",
+    pynvml.NVML_GPU_RECOVERY_ACTION_GPU_RESET: "GPU Reset",
+    pynvml.NVML_GPU_RECOVERY_ACTION_NODE_REBOOT: "Node Reboot",
+    pynvml.NVML_GPU_RECOVERY_ACTION_DRAIN_P2P: "Drain P2P",
+    pynvml.NVML_GPU_RECOVERY_ACTION_DRAIN_AND_RESET: "Drain and Reset",
+    pynvml.NVML_GPU_RECOVERY_ACTION_BUS_RESET: "Bus Reset",
+    pynvml.NVML_GPU_RECOVERY_ACTION_SYSTEM_REBOOT: "System Reboot",
+}
+FABRIC_STATES = {
+    pynvml.NVML_GPU_FABRIC_STATE_NOT_SUPPORTED: "N/A",
+    pynvml.NVML_GPU_FABRIC_STATE_NOT_STARTED: "Not Started",
+    pynvml.NVML_GPU_FABRIC_STATE_IN_PROGRESS: "In Progress",
+    pynvml.NVML_GPU_FABRIC_STATE_COMPLETED: "Completed",
+}
+HEALTH_COLUMNS: dict[str, Callable[[Any], object]] = {
+    "gpu_recovery_action": lambda card: _recovery_action(card),
+    "fabric.state": lambda card: FABRIC_STATES.get(_fabric(card).state, "N/A"),
+    "fabric.status": lambda card: _fabric_status(_fabric(card)),
+}
+COLUMNS = GPU_COLUMNS | HEALTH_COLUMNS
 MEMORY_COLUMNS = ("uuid", "pci.bus_id", "memory.total", "memory.used", "memory.free")
 
 
@@ -65,7 +88,7 @@ def read_cards(
 
     A child that hangs or dies gives sections that say so, as a hung nvidia-smi does.
     """
-    wanted = [name for name in sections if name in SECTIONS]
+    wanted = [name for name in sections if name in (*SECTIONS, *HEALTH)]
     token = os.urandom(8).hex()
     command = ["env", f"PYTHONPATH={ROOT}", sys.executable, "-m", "hosts.nvml", token, ",".join(wanted)]
     try:
@@ -92,7 +115,9 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def _answers(sections: Sequence[str]) -> dict[str, tuple[str, int]]:
+def _answers(asked: Sequence[str]) -> dict[str, tuple[str, int]]:
+    sections = [name for name in asked if name in SECTIONS]
+    more = tuple(HEALTH_COLUMNS) if set(asked) & {*HEALTH} else ()
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
@@ -107,7 +132,7 @@ def _answers(sections: Sequence[str]) -> dict[str, tuple[str, int]]:
     cards, faults = _handles(count)
     found: dict[str, tuple[str, int]] = {}
     for name in sections:
-        found |= _apps(cards, faults) if name == "apps" else _table(name, cards, faults)
+        found |= _apps(cards, faults) if name == "apps" else _table(name, cards, faults, more=more)
     return found
 
 
@@ -124,8 +149,10 @@ def _handles(count: int) -> tuple[dict[int, Any], dict[int, pynvml.NVMLError]]:
     return cards, faults
 
 
-def _table(name: str, cards: dict[int, Any], faults: dict[int, Any]) -> dict[str, tuple[str, int]]:
-    columns = MEMORY_COLUMNS if name == "memory" else tuple(GPU_COLUMNS)
+def _table(
+    name: str, cards: dict[int, Any], faults: dict[int, Any], *, more: Sequence[str]
+) -> dict[str, tuple[str, int]]:
+    columns = (*more, *(MEMORY_COLUMNS if name == "memory" else tuple(GPU_COLUMNS)))
     header = ", ".join(("index", *columns))
     rows = {index: _row(index, card, columns) for index, card in cards.items()}
     if not faults:
@@ -141,7 +168,7 @@ def _handle_words(error: Any) -> str:
 
 
 def _row(index: int, card: Any, columns: Sequence[str]) -> str:
-    return ", ".join([str(index), *(_cell(GPU_COLUMNS[column], card) for column in columns)])
+    return ", ".join([str(index), *(_cell(COLUMNS[column], card) for column in columns)])
 
 
 def _cell(read: Callable[[Any], object], card: Any) -> str:
@@ -178,6 +205,27 @@ def _process_name(pid: int) -> str:
 def _memory(card: Any) -> Any:
     """Version 2, whose `used` leaves out what the driver keeps, as nvidia-smi's does."""
     return pynvml.nvmlDeviceGetMemoryInfo(card, version=pynvml.nvmlMemory_v2)
+
+
+def _recovery_action(card: Any) -> str:
+    """What the driver says that the card needs. Raises NVMLError where it does not tell."""
+    value = pynvml.nvmlDeviceGetFieldValues(card, [pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION])[0]
+    if value.nvmlReturn != pynvml.NVML_SUCCESS:
+        raise pynvml.NVMLError(value.nvmlReturn)
+    return RECOVERY_ACTIONS.get(value.value.uiVal, f"action {value.value.uiVal}")
+
+
+def _fabric(card: Any) -> Any:
+    info = pynvml.c_nvmlGpuFabricInfo_v2_t()
+    pynvml.nvmlDeviceGetGpuFabricInfoV(card, pynvml.byref(info))
+    return info
+
+
+def _fabric_status(info: Any) -> str:
+    """Of a card that has joined its fabric: Success, or what went wrong."""
+    if info.state != pynvml.NVML_GPU_FABRIC_STATE_COMPLETED:
+        return "N/A"
+    return "Success" if info.status == pynvml.NVML_SUCCESS else str(pynvml.NVMLError(info.status))
 
 
 def _text(value: str | bytes) -> str:

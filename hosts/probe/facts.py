@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from hosts.probe.frames import NOT_ASKED, Frame, Section, Unknown
 from hosts.probe.gpus import AppList, GpuList, parse_apps, parse_gpus
+from hosts.probe.health import DeviceNodes, KernelLog, parse_kernel_log, parse_nodes
 from hosts.probe.holders import OpenFiles, parse_open_files
 from hosts.probe.listeners import Listeners, parse_listeners
 from hosts.probe.minors import DeviceFiles, parse_minors
@@ -58,6 +59,8 @@ class HostFacts:
     """Of the ports that were asked about, those that were tried: nobody listens on them."""
     files: OpenFiles | Unknown = NOT_ASKED
     device_files: DeviceFiles = field(default_factory=DeviceFiles)
+    kernel: KernelLog | Unknown = NOT_ASKED
+    nodes: DeviceNodes | Unknown = NOT_ASKED
     paths: Mapping[str, bool] | Unknown = NOT_ASKED
     again: tuple[GpuList | Unknown, ...] = ()
     """Later readings of the same look, as far as there are any."""
@@ -90,6 +93,8 @@ def read_facts(frame: Frame, *, measured_at: datetime, paths: tuple[str, ...] = 
         ports=_ports(sections),
         files=read("fds", parse_open_files),
         device_files=parse_minors(sections["minors"]) if "minors" in sections else DeviceFiles(),
+        kernel=read("kernel", parse_kernel_log),
+        nodes=read("nodes", parse_nodes),
         paths=read("paths", lambda section: _paths(section, paths)),
         details=MappingProxyType(
             parse_details(sections["pids"], sections.get("commands")) if "pids" in sections else {}

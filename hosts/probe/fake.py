@@ -50,5 +50,5 @@ def answer(
 
 
 def _sources(asked: set[str]) -> set[str]:
-    more = {"pids": "commands", "disk": "paths", "fds": "minors"}
-    return asked | {name for cause, name in more.items() if cause in asked}
+    more = {"pids": ("commands",), "disk": ("paths",), "fds": ("minors",), "usable": ("kernel", "nodes")}
+    return asked | {name for cause, names in more.items() if cause in asked for name in names}

@@ -7,8 +7,9 @@ believable size or an Unknown, and output without the header we asked for is exp
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 
-from hosts.probe.frames import Section, Unknown
+from hosts.probe.frames import NOT_ASKED, Section, Unknown
 
 NUMBER = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,4})?)(?: (?:MiB|%|W))?", re.ASCII)
 UUID = re.compile(r"(?:GPU|MIG)-[0-9A-Za-z/-]{1,80}", re.ASCII)
@@ -16,23 +17,24 @@ MAX_MIB = 64 * 1024 * 1024
 ROUNDING_MIB = 2
 """What used, free and reserved may be apart from the total: each is rounded."""
 NOT_TOLD = Unknown("How much memory is free was not asked.")
+LOST = "A card is lost (fallen off the bus): the host needs a reboot."
+NEEDS_RESET = "A card needs a reset before it can be used again."
+NOT_LOADED = "The NVIDIA driver is not loaded on this host."
+MISMATCH = "The NVIDIA driver was updated under the running one: the host needs a reboot."
 SMI_TIMEOUT = Unknown("nvidia-smi did not answer within its time; the driver may hang.")
 
 EXPLAINED: tuple[tuple[str, str], ...] = (
     ("another nvidia-smi is still running", "Another nvidia-smi on this host has not ended; the driver may hang."),
     ("couldn't find libnvidia-ml", "The NVIDIA driver's library (libnvidia-ml) is not installed here."),
-    ("couldn't communicate with the NVIDIA driver", "The NVIDIA driver is not loaded on this host."),
-    (
-        "Driver/library version mismatch",
-        "The NVIDIA driver was updated under the running one: the host needs a reboot.",
-    ),
+    ("couldn't communicate with the NVIDIA driver", NOT_LOADED),
+    ("Driver/library version mismatch", MISMATCH),
     ("GPU access blocked by the operating system", "The operating system blocks access to the cards."),
     ("Insufficient Permissions", "This user is not permitted to look at the cards."),
     ("Failed to initialize NVML: Unknown Error", "Access to the cards was taken away from this container or user."),
     ("In use by another client", "The driver is in use by another client that allows no second one."),
-    ("GPU is lost", "A card is lost (fallen off the bus): the host needs a reboot."),
-    ("A GPU reset must occur", "A card needs a reset before it can be used again."),
-    ("requires reset", "A card needs a reset before it can be used again."),
+    ("GPU is lost", LOST),
+    ("A GPU reset must occur", NEEDS_RESET),
+    ("requires reset", NEEDS_RESET),
     ("device handle", "A card does not answer the driver."),
     ("No devices were found", "The driver sees no card here."),
     ("No devices found", "The driver sees no card here."),
@@ -55,6 +57,21 @@ CELLS = {
 }
 
 
+class Recovery(StrEnum):
+    """What a card needs before it can be used again, by the driver's own word."""
+
+    NONE = "none"
+    RESET = "reset"
+    REBOOT = "reboot"
+    DRAIN = "drain"
+    """Programs on this card and those that it works together with must end, then it needs a reset."""
+
+
+# By parts of the words of gpu_recovery_action, in this order: GPU Reset, Node Reboot, Drain P2P, Drain and Reset, ...
+ACTIONS = (("Reboot", Recovery.REBOOT), ("Drain", Recovery.DRAIN), ("Reset", Recovery.RESET), ("FLR", Recovery.RESET))
+RESET_NOT_TOLD = Unknown("This driver does not tell whether the card needs a reset.")
+
+
 @dataclass(frozen=True)
 class GpuReading:
     """One card. Memory in MiB, `used` without what the driver keeps for itself (`reserved`)."""
@@ -74,6 +91,14 @@ class GpuReading:
     memory_free: int | Unknown = NOT_TOLD
     display: bool = False
     """A screen is driven by it, so some memory is in use whoever computes."""
+    recovery: Recovery | Unknown = NOT_ASKED
+    """What the card needs; its absence (NONE) counts for more from a driver that has `gpu_recovery_action`."""
+    tells_recovery: bool = False
+    """Whether this driver has `gpu_recovery_action`, which speaks of every fault, not of memory errors alone."""
+    fabric_state: str = ""
+    """How far the card has joined its NVLink fabric: Not Started, In Progress, Completed; empty where it has none."""
+    fabric_status: str = ""
+    """Success, or an error, once that is completed."""
 
     @property
     def unified(self) -> bool:
@@ -238,8 +263,33 @@ def _reading(row: Mapping[str, str]) -> GpuReading | None:
         mig=row.get("mig.mode.current") == "Enabled",
         memory_free=free,
         display=row.get("display_active") == "Enabled",
+        recovery=_recovery(row),
+        tells_recovery=row.get("gpu_recovery_action", "N/A").strip("[]") not in CELLS,
+        fabric_state=_word(row.get("fabric.state", "")),
+        fabric_status=_word(row.get("fabric.status", "")),
     )
 
 
 def _sum(*cells: int | Unknown) -> int:
     return sum(cell for cell in cells if isinstance(cell, int))
+
+
+def _recovery(row: Mapping[str, str]) -> Recovery | Unknown:
+    """By any cell that cannot be read for want of a reset, else by the cell that is about it."""
+    if "[GPU is lost]" in row.values():
+        return Recovery.REBOOT
+    if "[GPU requires reset]" in row.values():
+        return Recovery.RESET
+    action = row.get("gpu_recovery_action", "")
+    if action == "None":
+        return Recovery.NONE
+    for part, needed in ACTIONS:
+        if part in action and not action.startswith("["):
+            return needed
+    required = row.get("reset_status.reset_required", "")
+    return {"Yes": Recovery.RESET, "No": Recovery.NONE}.get(required, RESET_NOT_TOLD)
+
+
+def _word(cell: str) -> str:
+    """A cell in words; empty when it holds none."""
+    return "" if cell.strip("[]") in CELLS else cell

@@ -22,6 +22,8 @@ class DeviceFiles:
     by_uuid: Mapping[str, int] = field(default_factory=dict)
     by_bus: Mapping[str, int] = field(default_factory=dict)
     nodes: tuple[int, ...] = ()
+    buses: Mapping[str, str] = field(default_factory=dict)
+    """uuid -> bus id as the kernel writes it, of cards that the driver may not list any more."""
 
     def minor_of(self, gpu: GpuReading, gpus: GpuList) -> int | None:
         """The N of this card's /dev/nvidiaN; None where that cannot be told.
@@ -47,6 +49,7 @@ def parse_minors(section: Section) -> DeviceFiles:
         by_uuid={said["GPU UUID"]: minors[bus] for bus, said in cards.items() if bus in minors and "GPU UUID" in said},
         by_bus=minors,
         nodes=tuple(sorted({int(minor) for minor in NODE.findall(section.text)})),
+        buses={said["GPU UUID"]: bus for bus, said in cards.items() if "GPU UUID" in said},
     )
 
 

@@ -17,7 +17,9 @@ MEMORY = ("memory",)
 """The cards' memory and nothing else: the cheapest look there is."""
 SERVING = ("host", "gpus", "apps", "procs", "uids", "fds", "listeners", "markers", "pids")
 EVERYTHING = (*SERVING, "devices", "nspids", "disk")
-ALL_SECTIONS = frozenset({*EVERYTHING, "memory", "port", "users", *AGAIN})
+USABLE = ("usable",)
+"""Whether the cards can be used at all. Dear: a watch has it in its first look only."""
+ALL_SECTIONS = frozenset({*EVERYTHING, *USABLE, "memory", "port", "users", *AGAIN})
 SMI_SECTIONS = frozenset({"gpus", "apps", "memory", *AGAIN})
 MOST_BEFORE = 4096
 SILENCE_SECONDS = 20.0
@@ -126,6 +128,7 @@ def _watch_here(
     while time.monotonic() < end:
         due = time.monotonic() + every
         yield probe(transport, sections=sections, timeout=SILENCE_SECONDS, ports=ports, pids=pids, tick=tick)
+        sections = [name for name in sections if name not in USABLE]
         tick()
         while (left := due - time.monotonic()) > 0:
             time.sleep(min(left, 0.5))

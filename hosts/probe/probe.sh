@@ -7,6 +7,7 @@
 # SECTIONS  comma-separated: host memory memory2 memory3 (read again, later) gpus apps devices procs uids nspids listeners port fds pids
 #           (port: could a server have those on which nobody listens? Needs listeners, and port.sh before this)
 #           users (names of the owners of pids) markers disk
+#           usable (the kernel's log, the device files, more of each card; dear, so a loop does it in its first look only)
 # keys      port=N pid=N path=P (each may be repeated), every=MS for=SECONDS slot=NAME (repeat until then),
 #           eager=MS (the pause at first, for EAGER_SECONDS)
 
@@ -22,6 +23,9 @@ GPU_FIELDS=$GPU_FIELDS,temperature.gpu,power.draw,driver_version,mig.mode.curren
 # What counts is not last: of an answer that is cut short, half a number must not pass for a smaller one.
 MEMORY_FIELDS=index,uuid,pci.bus_id,memory.used,memory.free,memory.total
 APP_FIELDS=pid,gpu_uuid,used_memory,process_name
+FABRIC_FIELDS=fabric.state,fabric.status
+RECOVERY_FROM=580 # the driver that surely has gpu_recovery_action; 535 has reset_status instead
+JOURNAL_SECONDS=5
 
 WORDS=$IFS
 LINES_ONLY='
@@ -85,9 +89,30 @@ open_lock() {
   done
 }
 
+# What the driver says of a card's own health goes into the query of its memory: another nvidia-smi would be dear.
+choose_health_fields() {
+  HEALTH_FIELDS=
+  asked usable || return 0
+  release=
+  read -r release 2>/dev/null </proc/driver/nvidia/version
+  # shellcheck disable=SC2086  # "... Kernel Module  550.54.14 ..." or "... Module for x86_64  590.48.01 ..."
+  set -- ${release##*Module}
+  [ "$1" = for ] && shift 2
+  case ${1%%.*} in
+    '' | *[!0-9]*) field=gpu_recovery_action ;;
+    *) if [ "${1%%.*}" -ge "$RECOVERY_FROM" ]; then field=gpu_recovery_action; else field=reset_status.reset_required; fi ;;
+  esac
+  HEALTH_FIELDS=$field,$FABRIC_FIELDS,
+}
+
 query_gpus() {
-  text=$($SMI "--query-gpu=$2" --format=csv,nounits 2>&1)
+  text=$($SMI "--query-gpu=$HEALTH_FIELDS$2" --format=csv,nounits 2>&1)
   status=$?
+  if [ "$status" = 2 ] && [ -n "$HEALTH_FIELDS" ]; then
+    HEALTH_FIELDS=
+    text=$($SMI "--query-gpu=$2" --format=csv,nounits 2>&1)
+    status=$?
+  fi
   if [ "$status" = 2 ] && [ "$2" != "$MEMORY_FIELDS" ]; then
     text=$($SMI "--query-gpu=$MEMORY_FIELDS" --format=csv,nounits 2>&1)
     status=$?
@@ -103,7 +128,7 @@ query_each_gpu() {
   index=0
   for node in /dev/nvidia[0-9]*; do
     [ -e "$node" ] || continue
-    text=$($SMI -i "$index" "--query-gpu=$2" --format=csv,nounits 2>&1)
+    text=$($SMI -i "$index" "--query-gpu=$HEALTH_FIELDS$2" --format=csv,nounits 2>&1)
     status=$?
     begin "$1.$index"
     printf '%s\n' "$text"
@@ -145,6 +170,7 @@ look_at_cards() {
     refuse_cards 'nvidia-smi: not found' 127
     return 0
   fi
+  choose_health_fields
   open_lock
   if [ -z "$LOCK" ]; then
     query_cards
@@ -174,6 +200,34 @@ look_at_devices() {
   for node in /dev/nvidia*; do
     [ -c "$node" ] && echo "$node"
   done
+  done_with 0
+}
+
+# --- can the cards be used
+
+# The driver's complaints since the boot, and the oldest line that is left, which tells how far back this goes.
+# Where dmesg is for root only, those who may read the system's journal find the same there; to others it is empty.
+look_at_kernel_log() {
+  restricted=
+  read -r restricted 2>/dev/null </proc/sys/kernel/dmesg_restrict
+  begin kernel
+  if [ "$restricted" = 0 ] || [ -O /proc/1 ]; then dmesg; else kernel_journal; fi 2>&1 | sed -n '1p;/NVRM: Xid/p'
+  done_with 0
+}
+
+kernel_journal() {
+  set -- journalctl -q -k -b --no-pager -o short-monotonic
+  if command -v timeout >/dev/null 2>&1; then timeout "$JOURNAL_SECONDS" "$@"; else "$@"; fi
+}
+
+# After nvidia-smi, which makes missing device files when root runs it. A set-uid nvidia-modprobe makes them for anybody.
+look_at_nodes() {
+  begin nodes
+  for node in /dev/nvidia*; do
+    [ -e "$node" ] && echo "$node"
+  done
+  [ -u /usr/bin/nvidia-modprobe ] && echo nvidia-modprobe
+  [ -d /proc/driver/nvidia ] && echo driver
   done_with 0
 }
 
@@ -368,6 +422,7 @@ look_around() {
   fi
   asked pids && look_at_pids
   asked users && look_at_users
+  asked usable && look_at_kernel_log
   asked disk && look_at_disk "$@"
 }
 
@@ -378,6 +433,7 @@ look() {
     cards=$(look_at_cards memory gpus apps </dev/null)
     cat
     printf '%s\n' "$cards"
+    asked usable && look_at_nodes
     case $cards in *" status 0") look_at_cards memory2 memory3 </dev/null ;; esac
   }
   printf '\n@relaunch %s end\n' "$TOKEN" || exit 0
@@ -434,6 +490,7 @@ watch() {
   end=$((up + FOR))
   while still_mine; do
     look "$@"
+    asked usable && SECTIONS="${SECTIONS%%usable*}${SECTIONS##*usable}"
     seconds_up
     [ "$up" -lt "$end" ] || break
     pause

@@ -17,8 +17,8 @@ import pytest
 
 from hosts.probe.facts import HostFacts, read_facts
 from hosts.probe.fake import answer, is_probe
-from hosts.probe.frames import Unknown, parse_frame
-from hosts.probe.gpus import GpuList, GpuReading
+from hosts.probe.frames import NOT_ASKED, Unknown, parse_frame
+from hosts.probe.gpus import GpuList, GpuReading, Recovery
 from hosts.probe.holders import OpenFiles
 from hosts.probe.probe import ALL_SECTIONS, EVERYTHING, MEMORY, probe, probe_argv, probe_stdin, watch
 from hosts.probe.processes import HostIdentity, ProcessTable
@@ -147,6 +147,47 @@ def test_an_old_driver_gives_what_it_knows(gpu_directory: Path) -> None:
     assert facts.gpus.gpus[0].memory_used == 0
 
 
+@pytest.mark.parametrize(
+    ("driver", "cell", "needs"),
+    [
+        ("535.261.03", "reset_status.reset_required Yes", {"smi": Recovery.RESET, "local": None}),
+        ("550.163.01", "reset_status.reset_required No", {"smi": Recovery.NONE, "local": None}),
+        ("590.48.01", "gpu_recovery_action GPU Reset", {"smi": Recovery.RESET, "local": Recovery.RESET}),
+        ("590.48.01", "gpu_recovery_action Node Reboot", {"smi": Recovery.REBOOT, "local": Recovery.REBOOT}),
+        ("590.48.01", "gpu_recovery_action None", {"smi": Recovery.NONE, "local": Recovery.NONE}),
+    ],
+)
+@pytest.mark.parametrize("section", ["gpus", "memory"])
+def test_what_the_driver_says_that_a_card_needs(
+    machine: LabMachine, section: str, driver: str, cell: str, needs: dict[str, Recovery | None]
+) -> None:
+    state.write_cards(machine.directory, [CardSpec(driver=driver).placed("gpu1", 0)])
+    state.set_fault(machine.directory, f"cell * {cell}\ncell * fabric.state In Progress")
+    facts = look(machine, section, "usable")
+    assert isinstance(facts.gpus, GpuList)
+    (gpu,) = facts.gpus.gpus
+    told = None if isinstance(gpu.recovery, Unknown) else gpu.recovery
+    # Nothing tells the script which driver this is, as in /proc/driver of a real machine: it asks as a new one.
+    expected = needs[machine.kind] if driver.startswith("59") or machine.kind == "local" else None
+    assert told == expected
+    assert gpu.memory_used == 0 and gpu.name in ("", "NVIDIA L40S")
+    assert gpu.fabric_state == ("In Progress" if driver.startswith("59") or machine.kind == "local" else "")
+
+
+def test_a_card_that_has_joined_its_fabric(machine: LabMachine) -> None:
+    state.write_cards(machine.directory, [CardSpec(driver="590.48.01").placed("gpu1", 0)])
+    state.set_fault(machine.directory, "cell * fabric.state Completed\ncell * fabric.status Success")
+    facts = look(machine, "gpus", "usable")
+    assert isinstance(facts.gpus, GpuList)
+    assert (facts.gpus.gpus[0].fabric_state, facts.gpus.gpus[0].fabric_status) == ("Completed", "Success")
+
+
+def test_health_is_looked_at_only_when_it_is_asked_for(machine: LabMachine) -> None:
+    facts = look(machine)
+    assert isinstance(facts.kernel, Unknown) and isinstance(facts.nodes, Unknown)
+    assert isinstance(facts.gpus, GpuList) and isinstance(facts.gpus.gpus[0].recovery, Unknown)
+
+
 @pytest.fixture
 def holding(gpu_directory: Path) -> Iterator[int]:
     """A process that holds 5000 MiB of the first card."""
@@ -259,6 +300,16 @@ def test_each_look_of_a_watch_sees_itself_and_so_how_old_it_is(sshd: Sshd) -> No
 
 def _ticks_since_boot() -> int:
     return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
+
+
+def test_only_the_first_look_of_a_watch_reads_the_kernels_log(sshd: Sshd) -> None:
+    link = sshd.connect()
+    looks = watch(link, sections=["host", "usable", "memory"], every=0.05, slot=f"test-kernel-{os.getpid()}")
+    first, *rest = [next(looks) for _ in range(3)]
+    link.close()
+    assert not isinstance(first.nodes, Unknown)
+    assert [facts.nodes for facts in rest] == [NOT_ASKED, NOT_ASKED]
+    assert not any(isinstance(facts.host, Unknown) for facts in rest), "the other sections still come"
 
 
 def test_a_newer_watch_ends_the_older_one(sshd: Sshd) -> None:
