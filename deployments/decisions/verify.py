@@ -102,6 +102,8 @@ class Round:
     """Who has the port, why it could not be measured, or what to know of a free one: a sentence."""
     missing: tuple[str, ...] = ()
     """Co-tenants of the plan that hold their card no more."""
+    unusable: tuple[str, ...] = ()
+    """Why a card cannot be used, where a server is to be started on it."""
 
     @property
     def is_clean(self) -> bool:
@@ -117,6 +119,7 @@ class Round:
             and not self.missing
             and self.port_free is True
             and not self.hides_holders
+            and not self.unusable
         )
 
     @property
@@ -151,6 +154,8 @@ class NotFree:
     """The limit has passed and something was measured that is in the way."""
 
     reasons: tuple[str, ...]
+    unusable: bool = False
+    """Whether a card cannot be used, free or not."""
 
 
 @dataclass(frozen=True)
@@ -166,7 +171,8 @@ Verdict = Free | KeepLooking | NotFree | Unmeasured
 def decide(rounds: Sequence[Round], policy: VerifyPolicy, *, elapsed: float) -> Verdict:
     """The verdict on the rounds so far, ``elapsed`` seconds after the first.
 
-    A stranger on the cards does not go away by waiting: it is reported after a few seconds. Memory without an owner
+    A stranger on the cards does not go away by waiting, and a card does not mend itself: that is reported after a few
+    seconds. Memory without an owner
     is given longer, since drivers release late.
     """
     if len(rounds) >= CLEAN_ROUNDS and all(round_.is_clean for round_ in rounds[-CLEAN_ROUNDS:]):
@@ -178,12 +184,12 @@ def decide(rounds: Sequence[Round], policy: VerifyPolicy, *, elapsed: float) -> 
         return KeepLooking(elapsed >= policy.memory_seconds)
     unknown, wrong = unmeasured(last), in_the_way(last)
     if wrong:
-        return NotFree((*wrong, *unknown))
+        return NotFree((*wrong, *unknown), bool(last.unusable))
     return Unmeasured(unknown) if unknown else KeepLooking(False)
 
 
 def _limit(last: Round, policy: VerifyPolicy) -> float:
-    if last.holders or last.missing:
+    if last.holders or last.missing or last.unusable:
         return min(policy.memory_seconds, STRANGER_SECONDS)
     if last.survivors:
         return policy.memory_seconds
@@ -198,7 +204,7 @@ def _limit(last: Round, policy: VerifyPolicy) -> float:
 
 def in_the_way(last: Round) -> tuple[str, ...]:
     """What was measured that is in the way, a sentence each."""
-    reasons = [card.too_full for card in last.cards if card.too_full]
+    reasons = [*last.unusable, *(card.too_full for card in last.cards if card.too_full)]
     reasons += [f"{holder} holds {', '.join(holder.cards)}." for holder in last.holders or ()]
     reasons += [f"{name} shared the cards when the plan was made, and does so no more." for name in last.missing]
     if last.survivors:

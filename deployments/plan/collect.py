@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -20,7 +20,7 @@ from deployments.plan.serving import KnownLaunch
 from deployments.plan.sharing import Rules
 from hosts.probe.facts import HostFacts
 from hosts.probe.frames import Unknown
-from hosts.probe.probe import SERVING, probe
+from hosts.probe.probe import SERVING, USABLE, probe
 from hosts.transport.base import Transport, TransportError
 
 if TYPE_CHECKING:
@@ -59,7 +59,8 @@ def plan_for(ctx: StepContext, *, adopt: bool = True) -> Plan:
             previous=str(launch.revision) if launch is not None and launch.revision is not None else None,
             way_back=ctx.job.way_back,
             facts=facts,
-            node_facts=look_at_node(ctx),
+            node_facts=look_at_node(ctx, USABLE),
+            machine=ctx.host.machine.name,
             earlier=_earlier(ctx),
             launches=launches_of_others(ctx),
             adopt=adopt,
@@ -154,14 +155,17 @@ def known_launch(launch: Launch | None) -> KnownLaunch | None:
     )
 
 
-def look_at_node(ctx: StepContext) -> HostFacts | None:
-    """The node's look at the cards: a container does not see the processes of others. None for a plain host."""
+def look_at_node(ctx: StepContext, more: Sequence[str] = ()) -> HostFacts | None:
+    """The node's look at the cards: a container does not see the processes of others. None for a plain host.
+
+    ``more``: sections that only some need.
+    """
     if ctx.host.machine == ctx.host:
         return None
     with ctx.machine_link() as transport:
         return probe(
             transport,
-            sections=(*NODE_SECTIONS, *names_asked(ctx)),
+            sections=(*NODE_SECTIONS, *names_asked(ctx), *more),
             timeout=PROBE_SECONDS,
             sudo=ctx.host.machine.sudo,
             tick=ctx.tick,
@@ -179,7 +183,7 @@ def _look(ctx: StepContext, new: Recipe | None, launch: Launch | None) -> HostFa
     with ctx.link() as transport:
         return probe(
             transport,
-            sections=(*SERVING, *names_asked(ctx), "disk"),
+            sections=(*SERVING, *USABLE, *names_asked(ctx), "disk"),
             timeout=PROBE_SECONDS,
             ports=sorted({port, ctx.deployment.port}),
             pids=pids,

@@ -53,6 +53,8 @@ class PlanInput:
     way_back: bool
     facts: HostFacts
     node_facts: HostFacts | None = None
+    machine: str = ""
+    """The machine that has the cards, when that is the node of a container."""
     earlier: tuple[str, ...] = ()
     launches: Mapping[str, str] = field(default_factory=dict)
     """launch -> deployment, of the servers that the panel has started for others."""

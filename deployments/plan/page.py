@@ -6,6 +6,7 @@ from collections.abc import Collection
 from datetime import timedelta
 from typing import Any
 
+from deployments.decisions.usable import CardUsable, Usability
 from deployments.decisions.verify import CardSeen, HolderSeen
 from deployments.plan.cards import memory_of, names_of_files, user_of
 from deployments.plan.inputs import HOME, LEAST_DISK_MIB, PlanInput
@@ -58,6 +59,16 @@ def _shared(card: CardSeen, asked: PlanInput) -> str:
         return f"shared with others; {free}"
     need = "an unknown amount" if card.need_mib is None else f"{card.need_mib:,} MiB"
     return f"shared with others; {free}, the launch needs {need}"
+
+
+def usable_table(cards: Collection[CardUsable]) -> list[dict[str, Any]]:
+    """Whether each card can be used at all, with what was not seen; no table without a card."""
+    status = {Usability.USABLE: "ok", Usability.NOT_USABLE: "not ok", Usability.UNKNOWN: "unknown"}
+    rows = [
+        _row(card.label, card.value, status[card.value], " ".join((*(r.text for r in card.reasons), *card.notes)))
+        for card in cards
+    ]
+    return [{"title": "Can the cards be used", "rows": rows}] if rows else []
 
 
 def disk(asked: PlanInput) -> dict[str, Any]:

@@ -15,9 +15,10 @@ from deployments.decisions.verify import CardSeen
 from deployments.engines.base import Engine
 from deployments.flags import NOT_KNOWN, compare, flags_of, settings_of
 from deployments.plan.cards import Held, cards_seen, holders, labels_of
+from deployments.plan.health import cards_usable
 from deployments.plan.inputs import HOME, PlanInput, Recipe
 from deployments.plan.manager import Manager, ManagerKind, find_manager
-from deployments.plan.page import cards_table, co_tenant, described, disk, place, stranger, way_back
+from deployments.plan.page import cards_table, co_tenant, described, disk, place, stranger, usable_table, way_back
 from deployments.plan.serving import Serving, find_serving
 from deployments.plan.sharing import Planned
 from deployments.plan.warnings import warnings_of
@@ -78,12 +79,15 @@ def make_plan(asked: PlanInput) -> Plan:
     held = others if isinstance(others, Held) else Held(())
     co_tenants = [co_tenant(holder, seen_from) for holder in held.co_tenants]
     cards = cards_seen(facts, asked.cards, shared=Planned(tuple(co_tenants)).shared(labels))
-    warnings = warnings_of(asked, serving, cards=cards, manager=manager, others=others)
+    usable = cards_usable(
+        facts, asked.node_facts or facts, asked.cards, host=asked.host, machine=asked.machine or asked.host
+    )
+    warnings = warnings_of(asked, serving, cards=cards, usable=usable, manager=manager, others=others)
     before = _settings_before(asked, serving)
     binding = _binding(asked, serving, manager, others, warnings)
     data = {
         "version": VERSION,
-        "sections": [place(asked, facts, manager), cards_table(cards, asked), disk(asked)],
+        "sections": [place(asked, facts, manager), cards_table(cards, asked), *usable_table(usable), disk(asked)],
         "stops": [described(process.pid, facts, serving) for process in serving.processes] if asked.stops else [],
         "untouched": [stranger(holder) for holder in held.strangers],
         "co_tenants": co_tenants,

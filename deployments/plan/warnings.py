@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from deployments.decisions.usable import CardUsable, Usability, not_usable
 from deployments.decisions.verify import CardSeen
 from deployments.plan.cards import CARDS_VARIABLE, Held, cards_named, memory_on
 from deployments.plan.inputs import HOME, LEAST_DISK_MIB, PlanInput, Recipe
@@ -19,16 +20,33 @@ def warnings_of(
     serving: Serving,
     *,
     cards: Sequence[CardSeen],
+    usable: Sequence[CardUsable],
     manager: Manager | None,
     others: Held | Unknown,
 ) -> list[dict[str, Any]]:
     """All of them, those that block first."""
-    return [
-        *_blocking(asked, serving, cards),
+    found = [
+        *_unusable(asked, usable),
+        *_blocking(asked, serving, _to_be_measured(cards, usable)),
         *_managed(asked, manager),
         *_heeded(asked, others),
-        *_tight(asked, serving, cards),
+        *_tight(asked, serving, _to_be_measured(cards, usable)),
     ]
+    return sorted(found, key=lambda warning: not warning["blocks"])
+
+
+def _unusable(asked: PlanInput, usable: Sequence[CardUsable]) -> list[dict[str, Any]]:
+    """What nobody but a person mends: said before anything is stopped. To stop a server it need not be mended."""
+    why = "No program starts on it before somebody has mended that, and what serves now would be stopped for nothing."
+    if asked.new is None:
+        why = "The server can be stopped. The next one does not start before somebody has mended that."
+    return [_warning(reason.text, why, reason.todo, blocks=asked.new is not None) for reason in not_usable(usable)]
+
+
+def _to_be_measured(cards: Sequence[CardSeen], usable: Sequence[CardUsable]) -> list[CardSeen]:
+    """Without those that cannot be used, for which a reading would change nothing."""
+    out = {card.uuid for card in usable if card.value == Usability.NOT_USABLE}
+    return [card for card in cards if card.uuid not in out]
 
 
 def _blocking(asked: PlanInput, serving: Serving, cards: Sequence[CardSeen]) -> list[dict[str, Any]]:

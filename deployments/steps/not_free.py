@@ -42,9 +42,12 @@ def ask(ctx: StepContext, verdict: Verdict, seen: Round, boot_id: str) -> GateOp
     evidence: list[dict[str, Any]] = [{"text": reason} for reason in verdict.reasons]
     if again.rows:
         evidence.append({"table": {"head": ["Process", "User", "Command", "Holds"], "rows": again.rows}})
+    title = "The cards are not free" if measured else "Whether the cards are free could not be measured"
+    if isinstance(verdict, NotFree) and verdict.unusable:
+        title = "The cards cannot be used as they are"
     return ctx.ask(
         "not free",
-        title="The cards are not free" if measured else "Whether the cards are free could not be measured",
+        title=title,
         text="Nothing is launched until they are, or until somebody decides.",
         evidence=evidence,
         choices=_choices(ctx, seen, again),

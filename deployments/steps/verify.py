@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from django.utils import timezone
@@ -10,6 +11,7 @@ from django.utils import timezone
 from controlpanel.identity import panel_id
 from deployments.decisions.port import PortVerdict
 from deployments.decisions.stop_ladder import Record
+from deployments.decisions.usable import CardUsable, Usability, not_usable
 from deployments.decisions.verify import (
     CLEAN_ROUNDS,
     CardSeen,
@@ -29,6 +31,7 @@ from deployments.lifecycle import CheckStatus, JobKind, ServiceState
 from deployments.models import Check, Deployment
 from deployments.plan.cards import Held, cards_seen, labels_of
 from deployments.plan.collect import LookForOthers, cards_of, launches_of_others, look_at_node, others_of
+from deployments.plan.health import cards_usable
 from deployments.plan.port import port_verdict
 from deployments.plan.sharing import Planned
 from deployments.steps import not_free
@@ -38,9 +41,9 @@ from deployments.steps.plan import approve_anew_if_stale
 from hosts.models import Gpu
 from hosts.probe.facts import AGAIN, HostFacts
 from hosts.probe.frames import Unknown
-from hosts.probe.probe import watch
+from hosts.probe.probe import USABLE, watch
 
-SECTIONS = ("host", "memory", "procs", "fds", "listeners", "port", *AGAIN)
+SECTIONS = ("host", "memory", "procs", "fds", "listeners", "port", *AGAIN, *USABLE)
 EVERY_SECONDS = 0.2
 EAGER_SECONDS = 0.005
 """Pause between two looks: at first as fast as the host allows, then five times a second."""
@@ -57,9 +60,10 @@ def verify(ctx: StepContext) -> None:
             return
     record = _record(ctx)
     planned = not_free.planned_of(ctx)
-    last, verdict, boot_id = _look(ctx, record, planned)
+    looked = _look(ctx, record, planned)
+    last, verdict, boot_id = looked.last, looked.verdict, looked.boot_id
     if isinstance(verdict, Free):
-        on_node = _others_on_node(ctx, last, planned)
+        on_node = _on_node(ctx, looked, planned)
         if isinstance(on_node, NotFree | Unmeasured):
             raise not_free.ask(ctx, on_node, last, boot_id)
         _free(ctx, last, boot_id)
@@ -78,11 +82,24 @@ def _policy(ctx: StepContext) -> VerifyPolicy:
     return VerifyPolicy(policy.memory_seconds, policy.stuck_seconds, policy.port_seconds)
 
 
-def _look(ctx: StepContext, record: Record | None, planned: Planned) -> tuple[Round, Verdict, str]:
+@dataclass(frozen=True)
+class Looked:
+    """The verdict with the round it rests on; the first look, which alone tells whether the cards can be used."""
+
+    first: HostFacts
+    last: Round
+    verdict: Verdict
+    boot_id: str
+
+
+def _look(ctx: StepContext, record: Record | None, planned: Planned) -> Looked:
     """Rounds until there is a verdict. The last round is shown as checks whenever it says something new."""
     cards, others_on, launches = cards_of(ctx), others_of(ctx), launches_of_others(ctx)
     shared = planned.shared(labels_of(cards))
     rounds: deque[Round] = deque(maxlen=CLEAN_ROUNDS)
+    first: HostFacts | None = None
+    more: list[Check] = []
+    unusable: tuple[str, ...] = ()
     began = timezone.now()
     policy = _policy(ctx)
     seconds = int(max(policy.stuck_seconds, policy.memory_seconds, policy.port_seconds)) + 30
@@ -98,16 +115,21 @@ def _look(ctx: StepContext, record: Record | None, planned: Planned) -> tuple[Ro
             sudo=ctx.host.sudo,
             tick=ctx.tick,
         ):
+            if first is None:
+                first = facts
+                more, unusable = _usable(ctx, facts, None if ctx.host.machine != ctx.host else facts)
             port = port_verdict(facts, ctx.deployment.port, launches=launches)
             for gpus in (facts.gpus, *facts.again):
                 now = cards_seen(replace(facts, gpus=gpus), cards, shared=shared)
                 seen = _round(facts, record, _sorted(ctx, others_on(facts), planned), now, port)
+                seen = replace(seen, unusable=unusable)
                 if not rounds or rounds[-1] != seen:
-                    _show(ctx, seen)
+                    _show(ctx, seen, more)
+                    more = []
                 rounds.append(seen)
             verdict = decide(list(rounds), policy, elapsed=(timezone.now() - began).total_seconds())
             if not isinstance(verdict, KeepLooking):
-                return seen, verdict, "" if isinstance(facts.host, Unknown) else facts.host.boot_id
+                return Looked(first, seen, verdict, "" if isinstance(facts.host, Unknown) else facts.host.boot_id)
     raise StepFailed("The host stopped sending readings before there was a verdict.", hint="Ask for the job again.")
 
 
@@ -162,11 +184,48 @@ def _survivors(facts: HostFacts, record: Record | None) -> tuple[int, ...] | Non
     return tuple(found)
 
 
-def _others_on_node(ctx: StepContext, last: Round, planned: Planned) -> NotFree | Unmeasured | None:
-    """A container does not see who else holds its cards: the node does. None when nobody is in the way."""
-    facts = look_at_node(ctx)
+def _usable(ctx: StepContext, facts: HostFacts, outer: HostFacts | None) -> tuple[list[Check], tuple[str, ...]]:
+    """Whether the cards can be used, to be shown; and why not, unless nothing is to be started on them.
+
+    ``outer``: of the machine that has the cards; None for a container whose node is asked later.
+    """
+    cards = cards_usable(facts, outer, cards_of(ctx), host=ctx.host.name, machine=ctx.host.machine.name)
+    checks = [_usable_check(ctx, cards)] if cards else []
+    if ctx.job.kind == JobKind.STOP:
+        return checks, ()
+    return checks, tuple(f"{reason.text} {reason.todo}" for reason in not_usable(cards))
+
+
+def _usable_check(ctx: StepContext, cards: tuple[CardUsable, ...]) -> Check:
+    """One row for all cards: the worst of their verdicts, with the reasons and notes of each."""
+    values = {card.value for card in cards}
+    worst = next(value for value in (Usability.NOT_USABLE, Usability.UNKNOWN, Usability.USABLE) if value in values)
+    status = {
+        Usability.NOT_USABLE: CheckStatus.NOT_OK,
+        Usability.UNKNOWN: CheckStatus.UNKNOWN,
+        Usability.USABLE: CheckStatus.OK,
+    }[worst]
+    reasons = [f"{reason.text} {reason.todo}" for reason in not_usable(cards)]
+    notes = dict.fromkeys(note for card in cards for note in card.notes)
+    return ctx.measured(
+        "usable",
+        "The card can be used" if len(cards) == 1 else "The cards can be used",
+        status,
+        value=worst,
+        limit=Usability.USABLE,
+        detail=" ".join((*reasons, *notes)),
+        source="nvidia-smi, the kernel's log, /dev",
+    )
+
+
+def _on_node(ctx: StepContext, looked: Looked, planned: Planned) -> NotFree | Unmeasured | None:
+    """A container sees neither who else holds its cards nor the kernel's log: the node does. None: all is well."""
+    facts = look_at_node(ctx, USABLE)
     if facts is None:
         return None
+    checks, unusable = _usable(ctx, looked.first, facts)
+    ctx.show(checks)
+    last = replace(looked.last, unusable=unusable)
     others_on = others_of(ctx)
     others = _sorted(ctx, others_on(facts), planned, from_node=True)
     if isinstance(others, Others) and others.strangers:
@@ -174,6 +233,8 @@ def _others_on_node(ctx: StepContext, last: Round, planned: Planned) -> NotFree 
     if isinstance(others, Unknown):
         ctx.check("holders on node", "Holders seen from the node", CheckStatus.UNKNOWN, detail=others.reason)
         unseen = replace(last, holders=None, holders_note=others.reason)
+        if unusable:
+            return NotFree(unusable, unusable=True)
         return Unmeasured(unmeasured(unseen)) if unseen.hides_holders else None
     status = CheckStatus.NOT_OK if others.strangers else CheckStatus.OK
     ctx.check(
@@ -185,7 +246,7 @@ def _others_on_node(ctx: StepContext, last: Round, planned: Planned) -> NotFree 
         detail=", ".join(holder.name for holder in others.strangers),
     )
     reasons = in_the_way(replace(last, holders=others.strangers, missing=others.missing))
-    return NotFree(tuple(f"On the node: {reason}" for reason in reasons)) if reasons else None
+    return NotFree(tuple(f"On the node: {reason}" for reason in reasons), bool(unusable)) if reasons else None
 
 
 def _still_there(ctx: StepContext, before: Others, others_on: LookForOthers, planned: Planned) -> Others | Unknown:
@@ -199,14 +260,15 @@ def _still_there(ctx: StepContext, before: Others, others_on: LookForOthers, pla
     return replace(again, strangers=strangers)
 
 
-def _show(ctx: StepContext, seen: Round) -> None:
-    """The round as checks, each with value, limit and source."""
+def _show(ctx: StepContext, seen: Round, more: Sequence[Check]) -> None:
+    """The round as checks, each with value, limit and source; ``more``: what is shown beside it, in the same write."""
     checks = [
         *(_card(ctx, card) for card in seen.cards),
         _holders(ctx, seen),
         *([_co_tenants(ctx, seen)] if any(card.shared for card in seen.cards) else []),
         _old(ctx, seen),
         _port(ctx, seen),
+        *more,
     ]
     ctx.show(checks, used_mib={card.uuid: card.used_mib for card in seen.cards})
 

@@ -53,8 +53,16 @@ class Machine:
     missing_paths: set[str] = field(default_factory=set)
     partial: bool = False
     cgroups: dict[int, str] = field(default_factory=dict)
+    known: tuple[str, ...] = ()
+    """Cards of which the kernel tells, whether or not the driver lists them."""
     minors: tuple[int, ...] = ()
     """N of each card's /dev/nvidiaN; empty: as its index."""
+    kernel: list[str] = field(default_factory=list)
+    """Lines that the kernel has said since it booted 5000 s ago."""
+    columns: dict[str, str] = field(default_factory=dict)
+    """What nvidia-smi tells more of each card when it is asked whether the cards can be used."""
+    missing_nodes: set[str] = field(default_factory=set)
+    more_nodes: tuple[str, ...] = ()
     broken: dict[str, Content | None] = field(default_factory=dict)
     """Sections that come otherwise; None: not at all."""
 
@@ -67,6 +75,14 @@ class Machine:
 
     def minor(self, index: int) -> int:
         return self.minors[index] if self.minors else index
+
+    def bus(self, index: int) -> str:
+        """As the kernel writes it."""
+        return f"0000:0{index}:00.0"
+
+    def _nodes(self) -> list[str]:
+        cards = [f"/dev/nvidia{self.minor(n)}" for n in range(len(self.known or self.cards))]
+        return sorted({*cards, "/dev/nvidiactl", "/dev/nvidia-uvm", *self.more_nodes} - self.missing_nodes)
 
     def sections(self, paths: tuple[str, ...] = (), ports: tuple[int, ...] | None = None) -> dict[str, Content]:
         """Every section of the probe."""
@@ -88,8 +104,15 @@ class Machine:
             ),
             "listeners": self._listeners(),
             **self._ports(ports or (30000,)),
-            "minors": "".join(f"/dev/nvidia{self.minor(n)}\n" for n in range(len(self.cards))),
+            "minors": "".join(f"/dev/nvidia{self.minor(n)}\n" for n in range(len(self.cards)))
+            + "".join(
+                f"/proc/driver/nvidia/gpus/{self.bus(n)}/information:GPU UUID: \t {uuid}\n"
+                f"/proc/driver/nvidia/gpus/{self.bus(n)}/information:Device Minor: \t {self.minor(n)}\n"
+                for n, uuid in enumerate(self.known)
+            ),
             "fds": self._files(),
+            "kernel": "\n".join(["[    0.000000] Linux version 6.8.12 (builder@lab)", *self.kernel]) + "\n",
+            "nodes": "".join(f"{name}\n" for name in ("driver", *self._nodes())),
             "markers": "\0".join(
                 f"/proc/{proc.pid}/environ:RELAUNCH_LAUNCH_ID={proc.marker}"
                 for proc in self.procs.values()
@@ -121,9 +144,19 @@ class Machine:
         return [Proc(1, 1, "init", parent=0), *self.procs.values(), Proc(4_000_000, LOOK, "sh")]
 
     def _gpus(self) -> str:
-        lines = ["index, uuid, pci.bus_id, memory.total [MiB], memory.used [MiB], memory.free [MiB], name"]
+        lines = [
+            ", ".join(
+                [
+                    *self.columns,
+                    "index, uuid, pci.bus_id, memory.total [MiB], memory.used [MiB], memory.free [MiB], name",
+                ]
+            )
+        ]
         lines += [
-            f"{index}, {uuid}, 00000000:0{index}:00.0, {TOTAL}, {used}, {_free(used)}, NVIDIA L40S"
+            ", ".join(
+                [*self.columns.values(), f"{index}, {uuid}, 0000{self.bus(index)}, {TOTAL}, {used}, {_free(used)}"]
+            )
+            + ", NVIDIA L40S"
             for index, (uuid, used) in enumerate(self.cards.items())
         ]
         return "\n".join(lines) + "\n"

@@ -107,7 +107,7 @@ def test_a_containers_strangers_are_asked_from_its_node() -> None:
     ("change", "values", "words"),
     [
         (lambda machine: machine.cards.update({CARDS[0]: "[Unknown Error]"}), {}, "GPU 0 cannot be measured"),
-        (lambda machine: machine.cards.pop(CARDS[1]), {}, "GPU 1 cannot be measured"),
+        (lambda machine: machine.cards.pop(CARDS[1]), {}, "GPU 1 is not among the cards"),
         (lambda machine: machine.missing_paths.add("/models/qwen-27b"), {}, "The model /models/qwen-27b is not there"),
         (lambda machine: machine.missing_paths.add("/srv"), {}, "The working directory /srv"),
         (lambda machine: machine.missing_paths.add(ARGV[0]), {}, "The program /opt/sglang/bin/python"),

@@ -1,0 +1,131 @@
+"""What one look at a host, and one at its node, say of whether the cards can be used. PURE."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from deployments.decisions.usable import RECENT_SECONDS, CardFault, CardUsable, Condition, judge
+from deployments.plan.cards import Card
+from hosts.probe.facts import HostFacts
+from hosts.probe.frames import NOT_ASKED, Unknown
+from hosts.probe.gpus import GpuReading
+from hosts.probe.health import KernelLog, bus_of
+from hosts.probe.holders import HOUSEKEEPERS
+from hosts.probe.processes import CLOCK_TICKS
+
+CONTROL_FILES = ("/dev/nvidiactl", "/dev/nvidia-uvm")
+"""What every program that uses a card opens besides the card's own file."""
+FABRIC_MANAGER = "nv-fabricmanager"[:15]
+"""As the kernel cuts names."""
+
+
+def cards_usable(
+    facts: HostFacts, outer: HostFacts | None, cards: Sequence[Card], *, host: str, machine: str
+) -> tuple[CardUsable, ...]:
+    """The verdict on each card.
+
+    ``facts``: of the deployment's own host, whose device files count. ``outer``: of the machine that has the cards,
+    whose kernel and fabric manager count; the same for a plain host, None for a container whose node has not been
+    asked.
+    """
+    container = host if host != machine else ""
+    return tuple(judge(_condition(facts, outer, card, machine=machine, container=container)) for card in cards)
+
+
+def _condition(facts: HostFacts, outer: HostFacts | None, card: Card, *, machine: str, container: str) -> Condition:
+    seen = _reading(facts, Condition(card.uuid, card.label, machine, listed=None, container=container))
+    seen = replace(seen, missing_files=_missing_files(facts, card))
+    if outer is None:
+        return replace(seen, faults=None)
+    if outer is not facts and seen.listed is not False:
+        seen = _reading(outer, seen)
+    log = facts.kernel if isinstance(outer.kernel, Unknown) else outer.kernel  # a container may share its node's
+    faults, note = _faults(outer, log, card)
+    return replace(seen, faults=faults, log_note=note, manager_missing=_manager_missing(outer))
+
+
+def _reading(facts: HostFacts, seen: Condition) -> Condition:
+    """With what the driver says of the card, asked there."""
+    if isinstance(facts.gpus, Unknown):
+        sure = facts.gpus.reason
+        return replace(seen, listed=None if facts.gpus is NOT_ASKED else False, said=(sure,))
+    gpu = _gpu(facts, seen.uuid)
+    if gpu is None:
+        return replace(seen, listed=False, said=facts.gpus.faults)
+    return replace(
+        seen,
+        listed=True,
+        said=(),
+        needs=None if isinstance(gpu.recovery, Unknown) else gpu.recovery,
+        sure_of_none=gpu.tells_recovery,
+        fabric_state=gpu.fabric_state,
+        fabric_status=gpu.fabric_status,
+    )
+
+
+def _gpu(facts: HostFacts, uuid: str) -> GpuReading | None:
+    return None if isinstance(facts.gpus, Unknown) else next((gpu for gpu in facts.gpus.gpus if gpu.uuid == uuid), None)
+
+
+def _minor(facts: HostFacts, card: Card) -> int | None:
+    """The N of the card's /dev/nvidiaN; None where that cannot be told."""
+    gpu = _gpu(facts, card.uuid)
+    if gpu is None or isinstance(facts.gpus, Unknown):
+        return facts.device_files.by_uuid.get(card.uuid)
+    return facts.device_files.minor_of(gpu, facts.gpus)
+
+
+def _missing_files(facts: HostFacts, card: Card) -> tuple[str, ...]:
+    """Those of the device files that a program opens for this card. The driver must be there to miss them."""
+    nodes = facts.nodes
+    if isinstance(nodes, Unknown) or nodes.self_made or not nodes.driver:
+        return ()
+    minor = _minor(facts, card)
+    wanted = CONTROL_FILES if minor is None else (f"/dev/nvidia{minor}", *CONTROL_FILES)
+    return tuple(name for name in wanted if name not in nodes.names)
+
+
+def _manager_missing(outer: HostFacts) -> bool:
+    """Whether there are NVSwitches here and surely no fabric manager."""
+    if isinstance(outer.nodes, Unknown) or not outer.nodes.has_switches or isinstance(outer.processes, Unknown):
+        return False
+    return all(process.comm != FABRIC_MANAGER for process in outer.processes.by_pid.values())
+
+
+def _faults(outer: HostFacts, log: KernelLog | Unknown, card: Card) -> tuple[tuple[CardFault, ...] | None, str]:
+    """The card's faults in the kernel's log, and what that could not tell."""
+    if isinstance(log, Unknown):
+        return None, log.reason
+    if isinstance(outer.host, Unknown):
+        return None, outer.host.reason
+    gpu = _gpu(outer, card.uuid)
+    bus = gpu.bus_id if gpu is not None else outer.device_files.buses.get(card.uuid, "")
+    if not bus:
+        return None, f"Where {card.label} sits in the machine is not known, so its faults cannot be told from others'."
+    uptime = outer.host.uptime_seconds
+    newest = _newest_user(outer, card)
+    faults = tuple(
+        CardFault(xid.code, xid.text, max(0.0, uptime - xid.seconds), outlived=newest > xid.seconds)
+        for xid in log.xids
+        if xid.bus == bus_of(bus)
+    )
+    covered = uptime - log.oldest
+    short = log.oldest > 1.0 and covered < RECENT_SECONDS
+    return faults, f"The kernel's log goes back {covered / 3600:.1f} hours only." if short else ""
+
+
+def _newest_user(outer: HostFacts, card: Card) -> float:
+    """When the newest program that has the card open was started, in seconds since the boot; 0 when there is none."""
+    minor = _minor(outer, card)
+    if minor is None or isinstance(outer.files, Unknown) or isinstance(outer.processes, Unknown):
+        return 0.0
+    holding = [outer.processes.by_pid.get(holder.pid) for holder in outer.files.holders if minor in holder.cards]
+    return max(
+        (
+            process.start_time / CLOCK_TICKS
+            for process in holding
+            if process is not None and process.comm not in HOUSEKEEPERS and not process.is_dead_zombie
+        ),
+        default=0.0,
+    )
