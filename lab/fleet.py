@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TextIO
 
-from lab import namespaces, network, record
+from lab import cgroups, namespaces, network, record
 from lab.build import build
 from lab.faults import Faults
 from lab.host import Host, MachineError
@@ -80,6 +80,7 @@ class Fleet:
         build()
         self._claim_directory()
         self._stop_machines()
+        cgroups.sweep()
         try:
             self.paths.assemble()
             self._make_keys()

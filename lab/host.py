@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from lab import network, processes, stuck, syscalls, tree
+from lab import cgroups, init, network, processes, stuck, syscalls, tree
 from lab.gpus import kernel, procfs, state
 from lab.paths import FleetPaths
 from lab.processes import Process
@@ -93,6 +93,8 @@ class Host:
         tree.write_etc(self.root, name=self.name, hosts=hosts)
         tree.write_sshd(self.root, host_key=self.host_key)
         tree.authorize(self.root, authorized)
+        if self.spec.systemd:
+            init.write_systemd(self.root, sshd=tree.sshd_command())
         shutil.rmtree(self.gpu_state)
         self.gpu_state.mkdir()
         state.write_cards(self.gpu_state, self.cards, devices=False)
@@ -106,7 +108,30 @@ class Host:
 
     def _plan(self, layers: Sequence[Path], *, node: bool) -> str:
         devices = state.device_names(self.cards)
-        return tree.host_plan(self.paths, name=self.name, devices=devices, layers=layers, node=node)
+        layers = [*layers, self.paths.docker] if self.spec.systemd else layers
+        return tree.host_plan(
+            self.paths,
+            name=self.name,
+            devices=devices,
+            layers=layers,
+            node=node,
+            group=self.group,
+            systemd=self.spec.systemd,
+        )
+
+    @property
+    def needs_group(self) -> bool:
+        """Whether something on it needs control groups."""
+        return self.spec.systemd
+
+    @property
+    def group(self) -> Path | None:
+        """Its control group, where it needs one. Raises MachineError where it cannot have one."""
+        if not self.needs_group:
+            return None
+        if why_not := cgroups.why_no_systemd():
+            raise MachineError(f"{self.name} cannot run systemd: {why_not}")
+        return cgroups.group_of(self.paths.directory, self.name)
 
     def power_on(self) -> "subprocess.Popen[str]":
         """Begin to start, with a new boot id; `finish_start` waits for it."""
@@ -158,6 +183,8 @@ class Host:
             (self.directory / "pid").unlink(missing_ok=True)
         stuck.release(self.stuck)
         wait_until(lambda: not self.is_running, timeout=10, what=f"end of {self.name}")
+        if self.needs_group and not cgroups.why_not():
+            cgroups.remove(cgroups.group_of(self.paths.directory, self.name))
 
     def remove(self) -> None:
         """After `stop`: take the disk away."""
@@ -199,6 +226,11 @@ class Host:
         return sorted(processes.in_spaces({processes.space(self.pid1)}, depth=1), key=lambda process: process.pid)
 
 
+def _sees_other_groups(pid: int) -> bool:
+    """Whether a machine has control groups of its own. (The lab's are not to be entered: a plain user may not.)"""
+    return Path(f"/proc/{pid}/ns/cgroup").readlink() != Path("/proc/self/ns/cgroup").readlink()
+
+
 def enter(
     pid: int, argv: Sequence[str], *, timeout: float, stdin: bytes | None, env: Mapping[str, str] | None
 ) -> "subprocess.CompletedProcess[bytes]":
@@ -214,6 +246,7 @@ def enter(
         "-p",
         "-r",
         "-w",
+        *(["-C"] if _sees_other_groups(pid) else []),
         "--",
     ]
     return subprocess.run(

@@ -4,7 +4,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from lab import network, processes, tree
+from lab import init, network, processes, tree
 from lab.gpus import state
 from lab.host import Host, MachineError, enter
 from lab.paths import FleetPaths
@@ -32,7 +32,10 @@ class Container:
         self.root.mkdir(parents=True, exist_ok=True)
         hosts = f"127.0.0.1 localhost\n{self.address} {self.name}\n"
         tree.write_etc(self.root, name=self.name, hosts=hosts)
-        plan = tree.container_plan(vmid=self.vmid, name=self.name, devices=self._devices())
+        systemd = self.spec.systemd
+        if systemd:
+            init.write_systemd(self.root)
+        plan = tree.container_plan(vmid=self.vmid, name=self.name, devices=self._devices(), systemd=systemd)
         (self.directory / "plan").write_text(plan)
         self.config.parent.mkdir(parents=True, exist_ok=True)
         self.config.write_text(self._configuration())
@@ -117,6 +120,10 @@ class Node(Host):
     def plan(self) -> str:
         layers = [self.paths.proxmox] + ([self.paths.driver] if self.spec.driver else [])
         return self._plan(layers, node=True)
+
+    @property
+    def needs_group(self) -> bool:
+        return super().needs_group or any(container.systemd for container in self.spec.containers.values())
 
     def configure_network(self) -> None:
         network.ip(network.node_lines(self.address), inside=self.pid1)

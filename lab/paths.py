@@ -54,6 +54,11 @@ class FleetPaths:
         """Laid over /usr on a node."""
         return self.directory / "trees/proxmox"
 
+    @property
+    def docker(self) -> Path:
+        """Laid over /usr where systemd is PID 1; a docker of the machine itself is hidden there."""
+        return self.directory / "trees/docker"
+
     def machine(self, name: str) -> Path:
         return self.directory / "machines" / name
 
@@ -68,14 +73,12 @@ class FleetPaths:
         _install(self.driver / "bin", [BUILD / "nvidia-smi", LAB / "gpus/dmesg"])
         _install(library, [BUILD / "libnvidia-ml.so.1"])
         _install(self.proxmox / "sbin", [LAB / "pct"])
+        _install(self.docker / "local/bin", (LAB / "containers/bin").iterdir())
 
 
 def _commands() -> list[Path]:
     built = [path for path in BUILD.iterdir() if not path.name.startswith(".")]
-    scripts = LAB / "engines/bin"
-    return [path for path in built if path.name not in NOT_FOR_HOSTS] + (
-        list(scripts.iterdir()) if scripts.is_dir() else []
-    )
+    return [path for path in built if path.name not in NOT_FOR_HOSTS] + list((LAB / "engines/bin").iterdir())
 
 
 def _install(directory: Path, sources: Iterable[Path]) -> None:

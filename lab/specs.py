@@ -50,7 +50,7 @@ class HostSpec:
     """A machine with its own sshd.
 
     `driver` False: no nvidia-smi and no NVML library. `disk_mib` is the size of its disk. `address` empty:
-    the fleet gives the next one.
+    the fleet gives the next one. `systemd`: it is PID 1 there (only where `cgroups.why_no_systemd()` is empty).
     """
 
     name: str
@@ -58,15 +58,20 @@ class HostSpec:
     driver: bool = True
     disk_mib: int = 1024
     address: str = ""
+    systemd: bool = False
 
 
 @dataclass(frozen=True)
 class ContainerSpec:
-    """A container of a node. `cards`: which of the node's cards it sees, by slot; None is all of them."""
+    """A container of a node. `cards`: which of the node's cards it sees, by slot; None is all of them.
+
+    `systemd`: as of a HostSpec.
+    """
 
     name: str
     cards: Sequence[int] | None = None
     running: bool = True
+    systemd: bool = False
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,8 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+from lab import init
+from lab.cgroups import one_user_only
 from lab.paths import FleetPaths, python_prefixes
 
 PATH = "/lab/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -35,12 +37,6 @@ DIRECTORIES = {
     "home": 0o755,
     "opt": 0o755,
 }
-
-
-def one_user_only() -> bool:
-    """Whether this lab's user namespace maps a single id, so that no second login can exist."""
-    entries = [line.split() for line in Path("/proc/self/uid_map").read_text().splitlines()]
-    return sum(int(size) for _, _, size in entries) == 1
 
 
 def write_etc(root: Path, *, name: str, hosts: str) -> None:
@@ -170,8 +166,20 @@ def _common(*, boot_id: str, driver: str, usr: Sequence[str], lab: Sequence[tupl
     return lines + [f"robind\t{prefix}\t{str(prefix)[1:]}" for prefix in python_prefixes()]
 
 
-def host_plan(paths: FleetPaths, *, name: str, devices: Sequence[str], layers: Sequence[Path], node: bool) -> str:
-    """The plan of a host or node, carried out in the lab's mount namespace. `layers` lie over /usr."""
+def host_plan(
+    paths: FleetPaths,
+    *,
+    name: str,
+    devices: Sequence[str],
+    layers: Sequence[Path],
+    node: bool,
+    group: Path | None = None,
+    systemd: bool = False,
+) -> str:
+    """The plan of a host or node, carried out in the lab's mount namespace. `layers` lie over /usr.
+
+    `group`: a control group of its own, which `systemd` needs.
+    """
     machine = paths.machine(name)
     lab = [
         (str(paths.bin), "lab/bin"),
@@ -179,25 +187,28 @@ def host_plan(paths: FleetPaths, *, name: str, devices: Sequence[str], layers: S
         (str(Path(__file__).parent), "lab/src/lab"),
     ]
     if node:
-        lab += [("/usr", "lab/base/usr"), (str(paths.driver), "lab/driver")]
+        lab += [("/usr", "lab/base/usr"), (str(paths.driver), "lab/driver"), (str(paths.docker), "lab/docker")]
     lines = [f"root\t{machine / 'rootfs'}"]
     usr, driver = [*map(str, layers), "/usr"], str(machine / "driver")
     lines += _common(boot_id=str(machine / "boot_id"), driver=driver, usr=usr, lab=lab)
     lines += _devices("/dev", devices, made=True)
     lines += [f"bind\t{machine / 'fakegpu'}\tvar/lib/fakegpu"]
-    lines += [f"hostname\t{name}", "loopback", "enter", *_sshd_start()]
+    lines += init.control_group(str(group)) if group is not None else []
+    lines += [f"hostname\t{name}", "loopback", "enter", *(init.become_systemd() if systemd else _sshd_start())]
     return "\n".join(lines) + "\n"
 
 
-def container_plan(*, vmid: int, name: str, devices: Sequence[str]) -> str:
-    """The plan of a container, carried out in its node's mount namespace."""
+def container_plan(*, vmid: int, name: str, devices: Sequence[str], systemd: bool = False) -> str:
+    """The plan of a container, carried out in its node's mount namespace; for `systemd` the node has a group, too."""
     home = f"/var/lib/lxc/{vmid}"
     lab = [(f"/lab/{part}", f"lab/{part}") for part in ("bin", "src")]
-    usr = ["/lab/driver", "/lab/base/usr"] if devices else ["/lab/base/usr"]
+    usr = [*(["/lab/driver"] if devices else []), *(["/lab/docker"] if systemd else []), "/lab/base/usr"]
     shared = _common(boot_id=f"{home}/boot_id", driver=f"/{PROC_DRIVER}", usr=usr, lab=lab)
     lines = [f"root\t{home}/rootfs", *shared]
     lines += _devices("/dev", devices, made=False)
-    lines += ["bind\t/var/lib/fakegpu\tvar/lib/fakegpu", f"hostname\t{name}", "loopback", "enter"]
+    lines += ["bind\t/var/lib/fakegpu\tvar/lib/fakegpu"]
+    lines += init.control_group(init.LXC_GROUP.format(vmid=vmid)) if systemd else []
+    lines += [f"hostname\t{name}", "loopback", "enter", *(init.become_systemd() if systemd else ())]
     return "\n".join(lines) + "\n"
 
 

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -43,6 +44,20 @@ static void wait_for_thaw(const char *name) {
   char path[256];
   snprintf(path, sizeof path, RUN_DIR "/%s.frozen", name);
   while (access(path, F_OK) == 0) nanosleep(&pause, NULL);
+}
+
+/* Where the container has a control group, the command goes into one beside all that its systemd has made. */
+static void join_group(const char *name, int pid) {
+  char path[512];
+  snprintf(path, sizeof path, "/sys/fs/cgroup/lxc/%s/ns/.lxc", name);
+  if (mkdir(path, 0755) && errno != EEXIST) return;
+  strncat(path, "/cgroup.procs", sizeof path - strlen(path) - 1);
+  int group = open(path, O_WRONLY | O_CLOEXEC);
+  if (group < 0 || write(group, "0", 1) != 1) return;
+  close(group);
+  snprintf(path, sizeof path, "/proc/%d/ns/cgroup", pid);
+  int space = open(path, O_RDONLY | O_CLOEXEC);
+  if (space >= 0 && setns(space, 0) == 0) close(space);
 }
 
 static int join_spaces(int pid) {
@@ -93,6 +108,7 @@ int main(int count, char **argv) {
   if (!getcwd(directory, sizeof directory)) strcpy(directory, "/");
   wait_for_thaw(name);
   int pid = init_pid(name);
+  if (pid) join_group(name, pid);
   if (!pid || join_spaces(pid)) {
     complain(name, "get_attach_context", 406, "Connection refused - Failed to get init pid");
     return complain(name, "lxc_attach", 1470, "Connection refused - Failed to get attach context");

@@ -79,6 +79,7 @@ static void init(const char *plan, int ready) {
   if (write(ready, "ok\n", 3) != 3) _exit(1);
   close(ready);
   verdict = -1;
+  make_way();
   be_init();
 }
 

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <net/if.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -102,6 +103,36 @@ static void act_loopback(char **w) {
   close(fd);
 }
 
+/* What is started from here on is in the control group, and sees that one as the root of all. */
+static void act_cgroup(char **w) {
+  char file[4096];
+  make_dir(w[1], 0755);
+  snprintf(file, sizeof file, "%s/cgroup.procs", w[1]);
+  int fd = open(file, O_WRONLY | O_CLOEXEC);
+  if (fd < 0 || write(fd, "0", 1) != 1) die("join %s: %s", w[1], strerror(errno));
+  close(fd);
+  if (unshare(CLONE_NEWCGROUP)) die("unshare cgroup: %s", strerror(errno));
+  umount2(w[2], MNT_DETACH); /* what came along with /sys; the same file system does not go on top of itself */
+  if (mount("cgroup2", w[2], "cgroup2", 0, NULL)) die("mount cgroup2 on %s: %s", w[2], strerror(errno));
+}
+
+static char **successor; /* of our own PID 1 */
+
+static void act_become(char **w) {
+  static char *words[MAX_WORDS + 1];
+  memcpy(words, w + 1, MAX_WORDS * sizeof *words);
+  successor = words;
+}
+
+void make_way(void) {
+  if (!successor) return;
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, NULL);
+  execv(successor[0], successor);
+  _exit(1);
+}
+
 static void act_env(char **w) { putenv(w[1]); }
 static void act_unenv(char **w) { unsetenv(w[1]); }
 
@@ -133,6 +164,8 @@ static const struct { const char *word; int words; void (*act)(char **); } ACTS[
     {"hostname", 2, act_hostname},
     {"loopback", 1, act_loopback},
     {"enter", 1, act_enter}, /* pivot; from here paths are those of the machine */
+    {"cgroup", 3, act_cgroup}, /* DIR TARGET: a version 2 control group, made if missing; mounted on TARGET */
+    {"become", 2, act_become}, /* COMMAND ARGS...: PID 1 becomes this once the plan is carried out */
     {"env", 2, act_env},     /* NAME=VALUE for later runs */
     {"unenv", 2, act_unenv},
     {"run", 2, act_run}, /* COMMAND ARGS...: must end with status 0 */
