@@ -41,6 +41,14 @@ class Record:
     manager: str = ""
     through: tuple[str, ...] = ()
     """The command by which the manager stops it, where there is one."""
+    command: str = ""
+    """Of the root, secrets hidden; with the next three it is known again should it come back by itself."""
+    names: tuple[str, ...] = ()
+    """Of its processes, as the kernel has them."""
+    newest: int | None = None
+    """The start time of the youngest process of the host when this was recorded; None: not recorded."""
+    may_return: bool = False
+    """Something may start it again that could not be asked not to."""
 
     @classmethod
     def load(cls, data: Mapping[str, Any]) -> Self:
@@ -52,6 +60,10 @@ class Record:
             tuple((pid, start) for pid, start in data["processes"]),
             data.get("manager", ""),
             tuple(data.get("through", ())),
+            data.get("command", ""),
+            tuple(data.get("names", ())),
+            data.get("newest"),
+            data.get("may_return", False),
         )
 
     def living(self, alive: Mapping[int, str]) -> tuple[Who, ...]:

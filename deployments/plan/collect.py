@@ -15,9 +15,12 @@ from deployments.lifecycle import JobKind
 from deployments.models import Launch, Revision
 from deployments.plan.cards import Card, Held, holders, labels_of
 from deployments.plan.inputs import PlanInput, Recipe
+from deployments.plan.manager import Manager, ManagerKind
 from deployments.plan.plan import Plan, make_plan, paths_needed
 from deployments.plan.serving import KnownLaunch
 from deployments.plan.sharing import Rules
+from deployments.plan.told import NOTHING_TOLD, Told, read_told
+from deployments.remote import run as remote
 from hosts.probe.facts import HostFacts
 from hosts.probe.frames import Unknown
 from hosts.probe.probe import SERVING, USABLE, probe
@@ -32,6 +35,7 @@ METRICS_SECONDS = 5.0
 EARLIER_LAUNCHES = 200
 MEASURED_LAUNCHES = 20
 """So far back is looked for what a revision used on a card."""
+ASKED_AS = {ManagerKind.UNIT: "unit", ManagerKind.CONTAINER: "container", ManagerKind.SUPERVISOR: "supervisor"}
 NODE_SECTIONS = ("host", "gpus", "procs", "uids", "nspids", "fds", "pids")
 
 
@@ -44,7 +48,8 @@ def plan_for(ctx: StepContext, *, adopt: bool = True) -> Plan:
     launch = ctx.live_launch()
     facts = _look(ctx, new, launch)
     proven = ctx.deployment.proven_revision
-    return make_plan(
+    return _made(
+        ctx,
         PlanInput(
             kind=ctx.job.kind,
             deployment=ctx.deployment.name,
@@ -64,8 +69,39 @@ def plan_for(ctx: StepContext, *, adopt: bool = True) -> Plan:
             earlier=_earlier(ctx),
             launches=launches_of_others(ctx),
             adopt=adopt,
-        )
+        ),
     )
+
+
+def _made(ctx: StepContext, asked: PlanInput) -> Plan:
+    """The plan, made anew with what the server's manager says, where there is one."""
+    made = make_plan(asked)
+    if made.manager is None or not asked.stops:
+        return made
+    return make_plan(replace(asked, told=_ask_manager(ctx, made.manager)))
+
+
+def _ask_manager(ctx: StepContext, manager: Manager) -> Told:
+    """What the manager's own tools say of the server, before anything is stopped. Raises TransportError."""
+    if manager.kind == ManagerKind.SCHEDULER:
+        return NOTHING_TOLD
+    script = remote.script_for(
+        ctx.deployment,
+        "manager",
+        fence=ctx.claim.fence,
+        boot_id="",
+        kind=ASKED_AS.get(manager.kind, "waiting"),
+        name=manager.name,
+        tool=manager.tool,
+        owner="" if manager.user is None else manager.user,
+        become=" ".join(manager.become),
+        group=manager.group,
+        above=manager.pid or "",
+        as_root="sudo -n" if ctx.host.sudo else "",
+    )
+    with ctx.link() as transport:
+        said = remote.run(transport, script, timeout=PROBE_SECONDS, tick=ctx.tick)
+    return read_told(((line.word, line.text) for line in said), child=manager.child)
 
 
 def recipe_of(revision: Revision | None) -> Recipe | None:

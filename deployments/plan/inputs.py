@@ -10,6 +10,7 @@ from deployments.flags import settings_of
 from deployments.plan.cards import Card
 from deployments.plan.serving import KnownLaunch
 from deployments.plan.sharing import Rules
+from deployments.plan.told import NOTHING_TOLD, Told
 from hosts.probe.facts import HostFacts
 
 HOME = "."
@@ -58,6 +59,8 @@ class PlanInput:
     earlier: tuple[str, ...] = ()
     launches: Mapping[str, str] = field(default_factory=dict)
     """launch -> deployment, of the servers that the panel has started for others."""
+    told: Told = NOTHING_TOLD
+    """What the server's manager says by its own tools."""
     adopt: bool = True
     """May an engine on the port be this deployment's, though it was not launched by us?"""
 

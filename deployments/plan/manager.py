@@ -1,16 +1,19 @@
 """Who started a server and starts it again when it ends: a unit, a container engine, a supervisor, a scheduler. PURE.
 
 A server that something restarts must be stopped through that: a signal only makes it come back. What is told here
-comes from the control group of the server's process and from its ancestors, in one look at the host.
+comes from the control group of the server's process and from its ancestors, in one look at the host, and from what
+the manager's own tools say (``told.py``).
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from deployments.plan.serving import Serving
+from deployments.plan.told import NOTHING_TOLD, Told
 from hosts.probe.facts import HostFacts
 from hosts.probe.frames import Unknown
 from hosts.probe.processes import Process, ProcessTable
@@ -23,29 +26,60 @@ class ManagerKind(StrEnum):
     CONTAINER = "container"
     SUPERVISOR = "supervisor"
     SHELL = "shell"
+    PARENT = "process"
     SCHEDULER = "scheduler"
 
 
 @dataclass(frozen=True)
 class Manager:
-    """``name`` as its own tools call it; ``user`` whether it is a unit of a login's own systemd."""
+    """``name`` as its own tools call it; ``tool`` is that tool."""
 
     kind: ManagerKind
     name: str
-    user: bool = False
+    tool: str = ""
+    user: int | None = None
+    """Whose own systemd a unit belongs to."""
+    become: tuple[str, ...] = ()
+    """How root becomes that user: a login's systemd talks to nobody else, not even to root."""
+    pid: int | None = None
+    """Of a supervisor, a shell or another parent."""
+    group: str = ""
+    """The control group of the unit or container as a whole."""
+    child: int | None = None
+    """Of a supervisor: the process that it started."""
+    told: Told = NOTHING_TOLD
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.name}"
+        if self.kind == ManagerKind.SUPERVISOR and self.told.name:
+            return f"{self.kind} {self.name} (program {self.told.name})"
+        return f"{self.kind} {self.told.name or self.name}"
+
+    @property
+    def is_certain(self) -> bool:
+        """Does it surely start the server again, or does it only wait for it, for all we know?"""
+        return self.kind not in (ManagerKind.SHELL, ManagerKind.PARENT)
 
     def stop_argv(self, *, seconds: int, sudo: bool) -> list[str]:
         """The command that has it stop the server within ``seconds``; empty where there is none that we know."""
+        within = ["-t", str(seconds)] if self.kind == ManagerKind.CONTAINER else []
+        return self._tool_argv("stop", *within, sudo=sudo)
+
+    def start_argv(self, *, sudo: bool) -> list[str]:
+        """The command that has it start the server again."""
+        return self._tool_argv("start", sudo=sudo)
+
+    def _tool_argv(self, verb: str, *options: str, sudo: bool) -> list[str]:
         as_root = ["sudo", "-n"] if sudo else []
-        if self.kind == ManagerKind.UNIT and self.user:
-            return ["systemctl", "--user", "stop", self.name]
+        if self.kind == ManagerKind.UNIT and self.user is not None:
+            as_user = [*as_root, *self.become] if self.become else []
+            return [*as_user, "env", f"XDG_RUNTIME_DIR=/run/user/{self.user}", "systemctl", "--user", verb, self.name]
         if self.kind == ManagerKind.UNIT:
-            return [*as_root, "systemctl", "stop", self.name]
-        if self.kind == ManagerKind.CONTAINER:
-            return [*as_root, "docker", "stop", "--time", str(seconds), self.name]
+            return [*as_root, "systemctl", verb, self.name]
+        if self.kind == ManagerKind.CONTAINER and self.tool:
+            return [*as_root, self.tool, verb, *options, self.name]
+        if self.kind == ManagerKind.SUPERVISOR and self.tool and self.told.name:
+            settings = ["-c", self.told.settings] if self.told.settings else []
+            return [*as_root, self.tool, *settings, verb, self.told.name]
         return []
 
 
@@ -55,12 +89,24 @@ ENGINES = re.compile(r"(?:docker|containerd|podman|crio|supervisor|supervisord)\
 """Units of what manages others; the server itself is recognised by its own control group or its ancestors."""
 KUBERNETES = re.compile(r"kubepods")
 SLURM = re.compile(r"(?:^|/)(?:slurm|slurmstepd)[^/]*")
-CONTAINER = re.compile(r"(?:docker|libpod|cri-containerd)[-/]([0-9a-f]{64})(?:\.scope)?(?:/|$)")
-UNIT = re.compile(r"([^/]+\.service)")
+CONTAINER = re.compile(r"(docker|libpod|cri-containerd)[-/]([0-9a-f]{64})(?:\.scope)?(?=/|$)")
+TOOLS = {"docker": "docker", "libpod": "podman"}
+UNIT = re.compile(r"([^/]+\.service)(?=/|$)")
+USERS_SYSTEMD = re.compile(r"user@(\d+)\.service/")
 SUPERVISORS = {"supervisord": "supervisord", "runsv": "runit", "s6-supervise": "s6", "pm2": "pm2", "circusd": "circus"}
+SUPERVISOR_TOOLS = {"supervisord": "supervisorctl"}
 SCHEDULERS = {"slurmstepd": "Slurm", "pbs_mom": "PBS", "sge_shepherd": "Grid Engine", "condor_starter": "HTCondor"}
+NODE_DAEMONS = {"slurmd": "Slurm", "kubelet": "Kubernetes", "k3s-server": "Kubernetes", "k3s-agent": "Kubernetes"}
+NODE_DAEMONS |= {"pbs_mom": "PBS", "sge_execd": "Grid Engine", "condor_startd": "HTCondor"}
+"""What runs on every node of a scheduler, job or no job."""
 SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "ash", "fish"})
 TERMINALS = frozenset({"tmux", "screen", "SCREEN"})
+LOGIN_PARENTS = frozenset({"sshd", "sshd-session", "systemd", "init", "login", "lxc-attach", "dropbear", *TERMINALS})
+"""Parents that start what a person asks for, once."""
+PASSED_ON = frozenset({"sudo", "su", "runuser", "doas", "timeout", "nohup", "numactl", "conda", "uv", "script", "time"})
+"""Parents that wait for one command and end with it; what looks after them looks after the server."""
+PARTS = ("vllm", "VLLM::", "sglang")
+"""How the names of an engine's own processes begin: the first of several API servers has one as its parent."""
 MAX_ANCESTORS = 64
 
 
@@ -71,28 +117,34 @@ def find_manager(facts: HostFacts, serving: Serving) -> Manager | Unknown | None
         return None
     if isinstance(facts.processes, Unknown):
         return facts.processes
-    ancestors = _ancestors(facts.processes, root)
+    above = ancestors(facts.processes, root)
     if root.pid not in facts.details:
         return Unknown(f"The host did not say in which control group process {root.pid} is.")
-    cgroup = _own_cgroup(facts, root.pid)
-    return (
-        _scheduler(cgroup, ancestors)
-        or _container(cgroup)
-        or _supervisor(ancestors)
-        or _unit(cgroup)
-        or _shell(ancestors)
+    base, cgroup = _own_cgroup(facts, root.pid)
+    found = (
+        _scheduler(cgroup, above) or _container(cgroup) or _supervisor(root, above) or _unit(cgroup) or waiting(above)
     )
+    if found is None:
+        return None
+    return replace(found, group=base + found.group if found.group else "", become=_become(facts, found.user))
 
 
-def _own_cgroup(facts: HostFacts, pid: int) -> str:
-    """The control group below that of process 1: what is above it, of a machine that is itself a container, is not its
-    own affair."""
+def _become(facts: HostFacts, user: int | None) -> tuple[str, ...]:
+    if user is None or (not isinstance(facts.host, Unknown) and facts.host.uid == user):
+        return ()
+    return ("setpriv", f"--reuid={user}", "--clear-groups")
+
+
+def _own_cgroup(facts: HostFacts, pid: int) -> tuple[str, str]:
+    """(that of process 1, the control group below it): what is above it, of a machine that is itself a container, is
+    not its own affair."""
     detail, init = facts.details.get(pid), facts.details.get(1)
     base = (init.cgroup if init is not None else "").removesuffix("/init.scope").rstrip("/")
-    return detail.cgroup.removeprefix(base) if detail is not None else ""
+    cgroup = detail.cgroup if detail is not None else ""
+    return (base, cgroup.removeprefix(base)) if cgroup.startswith(base) else ("", cgroup)
 
 
-def _ancestors(table: ProcessTable, root: Process) -> tuple[Process, ...]:
+def ancestors(table: ProcessTable, root: Process) -> tuple[Process, ...]:
     """Parent, grandparent and so on, init left out."""
     found: list[Process] = []
     process = table.by_pid.get(root.parent)
@@ -102,34 +154,72 @@ def _ancestors(table: ProcessTable, root: Process) -> tuple[Process, ...]:
     return tuple(found)
 
 
-def _scheduler(cgroup: str, ancestors: tuple[Process, ...]) -> Manager | None:
-    name = next((SCHEDULERS[process.comm] for process in ancestors if process.comm in SCHEDULERS), None)
+def _scheduler(cgroup: str, above: Sequence[Process]) -> Manager | None:
+    name = next((SCHEDULERS[process.comm] for process in above if process.comm in SCHEDULERS), None)
     name = name or ("Kubernetes" if KUBERNETES.search(cgroup) else "Slurm" if SLURM.search(cgroup) else None)
     return Manager(ManagerKind.SCHEDULER, name) if name else None
 
 
 def _container(cgroup: str) -> Manager | None:
     found = CONTAINER.search(cgroup)
-    return Manager(ManagerKind.CONTAINER, found.group(1)[:12]) if found else None
+    if not found:
+        return None
+    tool = TOOLS.get(found.group(1), "")
+    return Manager(ManagerKind.CONTAINER, found.group(2)[:12], tool, group=cgroup[: found.end()])
 
 
-def _supervisor(ancestors: tuple[Process, ...]) -> Manager | None:
-    name = next((SUPERVISORS[process.comm] for process in ancestors if process.comm in SUPERVISORS), None)
-    return Manager(ManagerKind.SUPERVISOR, name) if name else None
+def _supervisor(root: Process, above: Sequence[Process]) -> Manager | None:
+    for child, process in zip((root, *above), above, strict=False):
+        if name := SUPERVISORS.get(process.comm):
+            tool = SUPERVISOR_TOOLS.get(name, "")
+            return Manager(ManagerKind.SUPERVISOR, name, tool, pid=process.pid, child=child.pid)
+    return None
 
 
 def _unit(cgroup: str) -> Manager | None:
     """The innermost unit that is neither a login's nor a manager's own."""
-    units: list[str] = UNIT.findall(cgroup)
-    if not units or LOGINS.fullmatch(units[-1]) or ENGINES.fullmatch(units[-1]):
+    units = list(UNIT.finditer(cgroup))
+    if not units or LOGINS.fullmatch(units[-1].group(1)) or ENGINES.fullmatch(units[-1].group(1)):
         return None
-    return Manager(ManagerKind.UNIT, units[-1], user=any(unit.startswith("user@") for unit in units[:-1]))
+    users = USERS_SYSTEMD.search(cgroup)
+    user = int(users.group(1)) if users else None
+    return Manager(ManagerKind.UNIT, units[-1].group(1), user=user, group=cgroup[: units[-1].end()])
 
 
-def _shell(ancestors: tuple[Process, ...]) -> Manager | None:
-    """A shell that waits for the server, perhaps in tmux, may run a loop around it."""
-    if not ancestors or ancestors[0].comm not in SHELLS:
+def waiting(above: Sequence[Process]) -> Manager | None:
+    """Whoever waits for the server, perhaps a shell in tmux, may run a loop around it."""
+    left = [process for process in above if not _is_passed_on(process.comm)]
+    if not left or _terminal(left[0].comm) or left[0].comm in LOGIN_PARENTS:
         return None
-    terminal = next((process.comm for process in ancestors if process.comm.split(":")[0] in TERMINALS), "")
-    place = f" in {terminal.split(':')[0].lower()}" if terminal else ""
-    return Manager(ManagerKind.SHELL, f"{ancestors[0].comm} (pid {ancestors[0].pid}){place}")
+    terminal = next((name for process in left if (name := _terminal(process.comm))), "")
+    kind = ManagerKind.SHELL if left[0].comm in SHELLS else ManagerKind.PARENT
+    place = f" in {terminal}" if terminal else ""
+    return Manager(kind, f"{left[0].comm} (pid {left[0].pid}){place}", pid=left[0].pid)
+
+
+def _is_passed_on(comm: str) -> bool:
+    return comm in PASSED_ON or comm.startswith(PARTS)
+
+
+def _terminal(comm: str) -> str:
+    """`tmux: server` and `SCREEN`, as people call them."""
+    name = comm.partition(":")[0]
+    return name.lower() if name in TERMINALS else ""
+
+
+def scheduler_of(facts: HostFacts) -> str:
+    """The scheduler that this machine is a node of; empty for none that shows."""
+    if isinstance(facts.processes, Unknown):
+        return ""
+    running = {process.comm for process in facts.processes.by_pid.values() if not process.is_dead_zombie}
+    return next((name for comm, name in NODE_DAEMONS.items() if comm in running), "")
+
+
+def beside(facts: HostFacts, serving: Serving, manager: Manager | None) -> tuple[Process, ...]:
+    """Who else is in the server's unit or container and would be ended with it: not of its tree, nor above it."""
+    if manager is None or isinstance(facts.processes, Unknown) or serving.root is None:
+        return ()
+    table = facts.processes
+    known = serving.pids | {process.pid for process in ancestors(table, serving.root)}
+    others = [table.by_pid[pid] for pid in manager.told.members if pid in table.by_pid and pid not in known]
+    return tuple(process for process in others if not process.is_dead_zombie)

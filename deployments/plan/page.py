@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection
 from datetime import timedelta
 from typing import Any
@@ -30,9 +31,16 @@ def place(asked: PlanInput, facts: HostFacts, manager: Manager | None) -> dict[s
             _row("Host", asked.host, detail=f"calls itself {name}" if name else ""),
             _row("Port", str(asked.port)),
             _row("Engine", asked.engine.label),
-            *([_row("Looked after by", str(manager))] if manager is not None else []),
+            *([_row("Looked after by", str(manager), detail=_habits(manager))] if manager is not None else []),
         ],
     }
+
+
+def _habits(manager: Manager) -> str:
+    """When it starts the server again, as far as it says so."""
+    told = manager.told
+    boot = {True: "starts it at boot", False: "does not start it at boot", None: ""}[told.at_boot]
+    return ", ".join(filter(None, (f"restarts it: {told.restart}" if told.restart else "", boot, told.command)))
 
 
 def cards_table(cards: Collection[CardSeen], asked: PlanInput) -> dict[str, Any]:
@@ -136,12 +144,15 @@ def stranger(holder: HolderSeen) -> dict[str, Any]:
     }
 
 
-def way_back(asked: PlanInput, serving: Serving) -> dict[str, Any]:
+def way_back(asked: PlanInput, serving: Serving, manager: Manager | None) -> dict[str, Any]:
     """Whether a failure is undone, in a sentence."""
     if asked.kind == "stop":
         return {"possible": False, "text": ""}
     if not serving.processes:
         return {"possible": False, "text": "Nothing serves now, so there is nothing to go back to."}
+    if asked.previous is None and manager is not None and (argv := manager.start_argv(sudo=False)):
+        text = f"Relaunch did not start what serves now, the {manager} did. To go back, run: {shlex.join(argv)}"
+        return {"possible": False, "text": text}
     if asked.previous is None:
         return {
             "possible": False,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from deployments.decisions.verify import CardSeen
@@ -17,13 +17,14 @@ from deployments.flags import NOT_KNOWN, compare, flags_of, settings_of
 from deployments.plan.cards import Held, cards_seen, holders, labels_of
 from deployments.plan.health import cards_usable
 from deployments.plan.inputs import HOME, PlanInput, Recipe
-from deployments.plan.manager import Manager, ManagerKind, find_manager
+from deployments.plan.manager import Manager, ManagerKind, beside, find_manager
 from deployments.plan.page import cards_table, co_tenant, described, disk, place, stranger, usable_table, way_back
 from deployments.plan.serving import Serving, find_serving
 from deployments.plan.sharing import Planned
 from deployments.plan.warnings import warnings_of
 from hosts.probe.facts import HostFacts
 from hosts.probe.frames import Unknown
+from hosts.probe.processes import Process
 
 VERSION = 1
 
@@ -37,6 +38,10 @@ class Plan:
     serving: Serving
     cards: tuple[CardSeen, ...]
     manager: Manager | None
+    beside: tuple[Process, ...] = ()
+    """Who would be ended with the server, because its manager ends its whole unit or container."""
+    newest: int = 0
+    """The start time of the youngest process at the time of the look: who starts later was not there."""
 
     def tell_requests(self, running: int | Unknown) -> None:
         """Show how many requests the stop would cut off; no approval is bound to a number that never stands still."""
@@ -82,9 +87,10 @@ def make_plan(asked: PlanInput) -> Plan:
     usable = cards_usable(
         facts, asked.node_facts or facts, asked.cards, host=asked.host, machine=asked.machine or asked.host
     )
-    warnings = warnings_of(asked, serving, cards=cards, usable=usable, manager=manager, others=others)
+    also = beside(facts, serving, manager) if asked.stops else ()
+    warnings = warnings_of(asked, serving, cards=cards, usable=usable, manager=manager, others=others, beside=also)
     before = _settings_before(asked, serving)
-    binding = _binding(asked, serving, manager, others, warnings)
+    binding = _binding(asked, serving, manager, others, warnings, also)
     data = {
         "version": VERSION,
         "sections": [place(asked, facts, manager), cards_table(cards, asked), *usable_table(usable), disk(asked)],
@@ -100,21 +106,30 @@ def make_plan(asked: PlanInput) -> Plan:
         "launch": {"command": asked.new.command, "revision": asked.new.name} if asked.new else None,
         "warnings": warnings,
         "blocked": any(warning["blocks"] for warning in warnings),
-        "way_back": way_back(asked, serving),
+        "way_back": way_back(asked, serving, manager),
         "requests": None,
         "requests_unknown": "",
         "binding": binding,
     }
-    return Plan(data, hash_of(binding), serving, cards, manager)
+    return Plan(data, hash_of(binding), serving, cards, manager, also, _newest(facts))
 
 
 def _manager(asked: PlanInput, serving: Serving) -> Manager | None:
-    """What restarts the server. A shell above a server of our own launch only waits for it: the wrapper is ours."""
+    """What restarts the server. Nobody restarts one of our own launch: the shell above it is our wrapper, and the unit
+    around it is that of the login, or of the panel itself."""
     manager = find_manager(asked.facts, serving)
     if isinstance(manager, Unknown):
         raise CannotPlan(f"What manages the server could not be seen: {manager.reason}")
     ours = asked.launch is not None and serving.root is not None and asked.launch.pid == serving.root.pid
-    return None if manager is not None and manager.kind == ManagerKind.SHELL and ours else manager
+    if manager is None or (ours and manager.kind in (ManagerKind.SHELL, ManagerKind.PARENT, ManagerKind.UNIT)):
+        return None
+    return replace(manager, told=asked.told)
+
+
+def _newest(facts: HostFacts) -> int:
+    """Not by the machine's uptime: a container may be told its own, while start times are the kernel's."""
+    table = {} if isinstance(facts.processes, Unknown) else facts.processes.by_pid
+    return max((process.start_time for process in table.values()), default=0)
 
 
 def _binding(
@@ -123,6 +138,7 @@ def _binding(
     manager: Manager | None,
     others: Held | Unknown,
     warnings: Sequence[Mapping[str, Any]],
+    also: Sequence[Process],
 ) -> dict[str, Any]:
     """The facts that an approval rests on."""
     return {
@@ -130,6 +146,7 @@ def _binding(
         "command": asked.new.command if asked.new else None,
         "cards": [card.uuid for card in asked.cards],
         "manager": str(manager or ""),
+        "beside": sorted([process.pid, process.start_time] for process in also),
         "boot": "" if isinstance(asked.facts.host, Unknown) else asked.facts.host.boot_id,
         "serves": sorted(_bound(serving, asked.facts)),
         "strangers": sorted([h.pid, h.start_time] for h in others.strangers) if isinstance(others, Held) else "unknown",
@@ -156,6 +173,7 @@ def what_changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
         "boot": "the host has booted meanwhile",
         "serves": "the server's processes are others than those of the plan",
         "manager": "what looks after the server",
+        "beside": "others run in the server's unit or container than those of the plan",
         "strangers": "others hold the cards than those of the plan",
         "co_tenants": "the co-tenants of the cards are others than those of the plan",
         "blocked": "what stands in the way",

@@ -10,9 +10,11 @@ from deployments.decisions.usable import CardUsable, Usability, not_usable
 from deployments.decisions.verify import CardSeen
 from deployments.plan.cards import CARDS_VARIABLE, Held, cards_named, memory_on
 from deployments.plan.inputs import HOME, LEAST_DISK_MIB, PlanInput, Recipe
-from deployments.plan.manager import Manager, ManagerKind
+from deployments.plan.managed import managed_warnings, warning
+from deployments.plan.manager import Manager, scheduler_of
 from deployments.plan.serving import Serving, port_owners
 from hosts.probe.frames import Unknown
+from hosts.probe.processes import Process
 
 
 def warnings_of(
@@ -23,12 +25,14 @@ def warnings_of(
     usable: Sequence[CardUsable],
     manager: Manager | None,
     others: Held | Unknown,
+    beside: Sequence[Process] = (),
 ) -> list[dict[str, Any]]:
     """All of them, those that block first."""
     found = [
         *_unusable(asked, usable),
         *_blocking(asked, serving, _to_be_measured(cards, usable)),
-        *_managed(asked, manager),
+        *managed_warnings(asked, manager, beside),
+        *_scheduled(asked),
         *_heeded(asked, others),
         *_tight(asked, serving, _to_be_measured(cards, usable)),
     ]
@@ -40,7 +44,7 @@ def _unusable(asked: PlanInput, usable: Sequence[CardUsable]) -> list[dict[str, 
     why = "No program starts on it before somebody has mended that, and what serves now would be stopped for nothing."
     if asked.new is None:
         why = "The server can be stopped. The next one does not start before somebody has mended that."
-    return [_warning(reason.text, why, reason.todo, blocks=asked.new is not None) for reason in not_usable(usable)]
+    return [warning(reason.text, why, reason.todo, blocks=asked.new is not None) for reason in not_usable(usable)]
 
 
 def _to_be_measured(cards: Sequence[CardSeen], usable: Sequence[CardUsable]) -> list[CardSeen]:
@@ -51,7 +55,7 @@ def _to_be_measured(cards: Sequence[CardSeen], usable: Sequence[CardUsable]) -> 
 
 def _blocking(asked: PlanInput, serving: Serving, cards: Sequence[CardSeen]) -> list[dict[str, Any]]:
     found = [
-        _warning(
+        warning(
             f"{card.label} cannot be measured: {card.reason}",
             "Without a reading nobody can say that the card is free.",
             "Mend that on the host, then plan again.",
@@ -65,7 +69,7 @@ def _blocking(asked: PlanInput, serving: Serving, cards: Sequence[CardSeen]) -> 
     if asked.new is not None and foreign:
         detail = asked.facts.details.get(foreign[0])
         found.append(
-            _warning(
+            warning(
                 f"Port {asked.port} belongs to another process: pid {foreign[0]} "
                 f"({(detail.command if detail else '')[:120] or 'unknown command'}).",
                 "It is not a server of this deployment's engine, so it is not stopped.",
@@ -77,7 +81,7 @@ def _blocking(asked: PlanInput, serving: Serving, cards: Sequence[CardSeen]) -> 
         found += _no_card(asked) + _missing(asked, asked.new) + _other_cards(asked, asked.new)
     if asked.kind == "start" and serving.processes:
         found.append(
-            _warning(
+            warning(
                 f"{asked.deployment} already serves (pid {serving.processes[0].pid}).",
                 "A start never stops anything.",
                 "Ask for a restart instead.",
@@ -97,7 +101,7 @@ def _no_card(asked: PlanInput) -> list[dict[str, Any]]:
     if not there:
         return []
     return [
-        _warning(
+        warning(
             f"{asked.deployment} has no card, but {asked.host} has {there}.",
             "The server could take cards that nobody has measured, and that somebody else works on.",
             "Edit the deployment and tick the cards that it may use.",
@@ -117,7 +121,7 @@ def _other_cards(asked: PlanInput, new: Recipe) -> list[dict[str, Any]]:
         if named and named <= {card.uuid for card in asked.cards}:
             continue
         return [
-            _warning(
+            warning(
                 f"{new.name} sets {CARDS_VARIABLE}={value}, which "
                 + ("names cards that are not this deployment's." if named else "names no card that is known here."),
                 "The job would free and measure other cards than the server then uses.",
@@ -129,43 +133,16 @@ def _other_cards(asked: PlanInput, new: Recipe) -> list[dict[str, Any]]:
     return []
 
 
-def _managed(asked: PlanInput, manager: Manager | None) -> list[dict[str, Any]]:
-    """What restarts the server by itself has to stop it, or else what is killed comes back."""
-    if manager is None or not asked.stops:
-        return []
-    if manager.kind == ManagerKind.SCHEDULER:
-        return [
-            _warning(
-                f"The server is a job of {manager.name} on {asked.host}.",
-                "The scheduler has given it its cards, so it is never touched from here.",
-                f"Stop it with {manager.name}'s own tools.",
-                blocks=True,
-            )
-        ]
-    if manager.kind == ManagerKind.SHELL:
-        return [
-            _warning(
-                f"The {manager} waits for the server, and may start it again in a loop.",
-                "It was not started by Relaunch, and the shell is not stopped.",
-                "Look into that terminal first. What comes back is named before the launch.",
-            )
-        ]
-    if not manager.stop_argv(seconds=0, sudo=False):
-        return [
-            _warning(
-                f"{manager.name} looks after the server and starts it again when it ends.",
-                "Relaunch does not know how to stop it through that.",
-                f"Stop it with {manager.name}'s own tools, then plan a start.",
-                blocks=True,
-            )
-        ]
-    if asked.new is None:
+def _scheduled(asked: PlanInput) -> list[dict[str, Any]]:
+    """A scheduler does not know what is launched beside its jobs, and gives the cards away."""
+    name = scheduler_of(asked.facts) or (scheduler_of(asked.node_facts) if asked.node_facts is not None else "")
+    if not name or asked.new is None:
         return []
     return [
-        _warning(
-            f"The server belongs to the {manager}, which is asked to stop it.",
-            "The new one is started by Relaunch, beside that. When the host boots, both may start.",
-            f"Disable the {manager} on the host if Relaunch is to look after the server from now on.",
+        warning(
+            f"{asked.host} is a node of {name}.",
+            f"{name} hands out its cards to jobs and does not see a server that Relaunch starts: both may use a card.",
+            f"Have the cards taken out of {name}'s hands first, by whoever looks after it.",
         )
     ]
 
@@ -174,7 +151,7 @@ def _missing(asked: PlanInput, new: Recipe) -> list[dict[str, Any]]:
     found = []
     paths = asked.facts.paths
     if isinstance(paths, Unknown):
-        return [_warning(paths.reason, "Paths on the host could not be looked at.", "Plan again.", blocks=True)]
+        return [warning(paths.reason, "Paths on the host could not be looked at.", "Plan again.", blocks=True)]
     what = {
         asked.engine.model_path(new.argv): "The model",
         new.argv[0]: "The program",
@@ -183,7 +160,7 @@ def _missing(asked: PlanInput, new: Recipe) -> list[dict[str, Any]]:
     for path, there in paths.items():
         if not there and path in what:
             found.append(
-                _warning(
+                warning(
                     f"{what[path]} {path} is not there on {asked.host}.",
                     "The launch would fail.",
                     "Correct the path in a new revision, or mount or copy it on the host.",
@@ -193,7 +170,7 @@ def _missing(asked: PlanInput, new: Recipe) -> list[dict[str, Any]]:
     space = asked.facts.disks.get(HOME)
     if space is not None and not isinstance(space, Unknown) and space.free < LEAST_DISK_MIB:
         found.append(
-            _warning(
+            warning(
                 f"Only {space.free} MiB are free on {space.mount} of {asked.host}.",
                 "The launch needs room for its log.",
                 f"Free some space; at least {LEAST_DISK_MIB} MiB are needed.",
@@ -206,7 +183,7 @@ def _missing(asked: PlanInput, new: Recipe) -> list[dict[str, Any]]:
 def _heeded(asked: PlanInput, others: Held | Unknown) -> list[dict[str, Any]]:
     if isinstance(others, Unknown):
         return [
-            _warning(
+            warning(
                 f"Who else holds the cards is not known: {others.reason}",
                 "",
                 "Memory at its baseline still counts as free.",
@@ -218,7 +195,7 @@ def _heeded(asked: PlanInput, others: Held | Unknown) -> list[dict[str, Any]]:
     neighbours = sorted({holder.deployment for holder in others.strangers if holder.deployment})
     todo = f"Stop {' and '.join(neighbours)} first, or let {asked.deployment} share its cards with it under Edit."
     return [
-        _warning(
+        warning(
             f"Somebody else holds the cards: {names}.",
             "The job will not touch them: it waits before the launch until they are gone or somebody decides.",
             todo if neighbours else "Ask their owner first.",
@@ -236,7 +213,7 @@ def _tight(asked: PlanInput, serving: Serving, cards: Sequence[CardSeen]) -> lis
             continue
         if card.need_mib is None:
             found.append(
-                _warning(
+                warning(
                     f"How much memory {asked.new.name} needs on {card.label} is not known.",
                     "The card is shared and this revision was not measured there yet. The job will ask before the "
                     "launch.",
@@ -248,7 +225,7 @@ def _tight(asked: PlanInput, serving: Serving, cards: Sequence[CardSeen]) -> lis
         ours = memory_on(asked.facts, serving.pids, card.uuid)
         if card.free_mib + (ours or 0) < card.need_mib and (ours is not None or not serving.processes):
             found.append(
-                _warning(
+                warning(
                     f"{asked.new.name} needs {card.need_mib:,} MiB on {card.label}; beside its co-tenants only "
                     f"{card.free_mib + (ours or 0):,} MiB will be free.",
                     "The co-tenants are left alone, so the launch would not fit.",
@@ -256,7 +233,3 @@ def _tight(asked: PlanInput, serving: Serving, cards: Sequence[CardSeen]) -> lis
                 )
             )
     return found
-
-
-def _warning(text: str, why: str, todo: str, *, blocks: bool = False) -> dict[str, Any]:
-    return {"text": text, "why": why, "todo": todo, "blocks": blocks}

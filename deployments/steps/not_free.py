@@ -8,6 +8,7 @@ from typing import Any
 from django.utils import timezone
 
 from deployments.decisions.port import Having, PortHolder
+from deployments.decisions.stop_ladder import Record
 from deployments.decisions.verify import HolderSeen, NotFree, Round, Unmeasured, Verdict
 from deployments.lifecycle import EffectKind, JobKind
 from deployments.models import Gate
@@ -18,6 +19,7 @@ from deployments.plan.port import port_verdict
 from deployments.plan.sharing import Planned, in_words
 from deployments.steps import signals
 from deployments.steps.base import GateOpened, StepContext, StepFailed
+from deployments.steps.comeback import Spared, spared_among
 from deployments.steps.signals import Order
 from hosts.probe.facts import HostFacts
 from hosts.probe.frames import Unknown
@@ -30,24 +32,27 @@ def planned_of(ctx: StepContext) -> Planned:
     return Planned.of(ctx.job.plan) if accepted is None else Planned(tuple(accepted))
 
 
-def ask(ctx: StepContext, verdict: Verdict, seen: Round, boot_id: str) -> GateOpened:
-    """The question, with value, limit and holders; ``raise`` it. ``boot_id``: of the host when it was measured."""
+def ask(ctx: StepContext, verdict: Verdict, seen: Round, boot_id: str, *, record: Record | None) -> GateOpened:
+    """The question, with value, limit and holders; ``raise`` it. ``boot_id``: of the host when it was measured.
+
+    ``record``: what the stop has ended, to know it again when it has come back.
+    """
     assert isinstance(verdict, NotFree | Unmeasured)
     measured = isinstance(verdict, NotFree)
     for reason in verdict.reasons:
         ctx.say(reason)
-    again = _look_again(ctx, seen.holders or ()) if measured else _Again()
+    again = _look_again(ctx, seen.holders or (), record) if measured else _Again()
+    for reason in again.spared.reasons:
+        ctx.say(reason)
     strangers = [[holder.pid, holder.start_time] for holder in again.killable]
     ctx.remember(strangers=strangers, strangers_boot=boot_id, found=again.found)
-    evidence: list[dict[str, Any]] = [{"text": reason} for reason in verdict.reasons]
+    reasons = dict.fromkeys((*again.spared.reasons, *verdict.reasons))
+    evidence: list[dict[str, Any]] = [{"text": reason} for reason in reasons]
     if again.rows:
         evidence.append({"table": {"head": ["Process", "User", "Command", "Holds"], "rows": again.rows}})
-    title = "The cards are not free" if measured else "Whether the cards are free could not be measured"
-    if isinstance(verdict, NotFree) and verdict.unusable:
-        title = "The cards cannot be used as they are"
     return ctx.ask(
         "not free",
-        title=title,
+        title=_title(verdict, again.spared),
         text="Nothing is launched until they are, or until somebody decides.",
         evidence=evidence,
         choices=_choices(ctx, seen, again),
@@ -57,15 +62,25 @@ def ask(ctx: StepContext, verdict: Verdict, seen: Round, boot_id: str) -> GateOp
 @dataclass(frozen=True)
 class _Again:
     """Who is in the way, as rows; whom a confirmed kill may hit; the co-tenants of now, where nothing but these is
-    other than in the plan.
+    other than in the plan; who is named and gets no signal.
     """
 
     rows: list[list[str]] = field(default_factory=list)
     killable: tuple[HolderSeen, ...] = ()
     found: list[dict[str, Any]] | None = None
+    spared: Spared = field(default_factory=Spared)
+    all_killable: bool = True
 
 
-def _look_again(ctx: StepContext, others: tuple[HolderSeen, ...]) -> _Again:
+def _title(verdict: Verdict, spared: Spared) -> str:
+    if spared.back:
+        return "The server has come back by itself"
+    if not isinstance(verdict, NotFree):
+        return "Whether the cards are free could not be measured"
+    return "The cards cannot be used as they are" if verdict.unusable else "The cards are not free"
+
+
+def _look_again(ctx: StepContext, others: tuple[HolderSeen, ...], record: Record | None) -> _Again:
     """Ask once more, with command lines; the node names those a container does not see."""
     port = ctx.deployment.port
     with ctx.link() as transport:
@@ -90,7 +105,14 @@ def _look_again(ctx: StepContext, others: tuple[HolderSeen, ...]) -> _Again:
     rows = [_row(holder, seen_by) for holder in named]
     having = port_verdict(facts, port, launches=launches_of_others(ctx)).holders
     rows += list({tuple(row): row for row in (_owner(holder, port) for holder in having)}.values())
-    return _Again(rows, _killable(ctx, others, again), _other_co_tenants(again, planned, node_facts or facts))
+    inside = again if node_facts is None else others_of(ctx)(facts)
+    on_cards = {holder.pid for holder in (inside.strangers if isinstance(inside, Held) else ())}
+    in_the_way = frozenset(on_cards | {holder.pid for holder in having if holder.pid is not None})
+    spared = spared_among(ctx, facts, in_the_way, record)
+    may_be_killed = _killable(ctx, others, again)
+    killable = tuple(holder for holder in may_be_killed if holder.pid not in spared.pids)
+    found = _other_co_tenants(again, planned, node_facts or facts)
+    return _Again(rows, killable, found, spared, all_killable=killable == may_be_killed)
 
 
 def _killable(ctx: StepContext, others: tuple[HolderSeen, ...], again: Held | Unknown) -> tuple[HolderSeen, ...]:
@@ -124,6 +146,8 @@ def _owner(holder: PortHolder, port: int) -> list[str]:
 
 def _choices(ctx: StepContext, seen: Round, again: _Again) -> list[dict[str, Any]]:
     others = again.killable
+    numbers = ", ".join(str(holder.pid) for holder in others)
+    named = "the processes above" if again.all_killable else f"process {numbers}"
     look = {
         "key": "again",
         "label": "Look again",
@@ -137,7 +161,7 @@ def _choices(ctx: StepContext, seen: Round, again: _Again) -> list[dict[str, Any
         "action": "confirm_kill",
         "danger": True,
         "needs_reason": True,
-        "detail": "SIGKILL to exactly the processes above, if they are still the same. Their work is lost.",
+        "detail": f"SIGKILL to exactly {named}, if they are still the same. Their work is lost.",
     }
     anyway = {
         "key": "anyway",

@@ -106,6 +106,7 @@ def _words(whos: Sequence[Who]) -> list[str]:
 def _watch(ctx: StepContext, order: Order, heard: Heard, may_be_denied: bool) -> Living:
     living = Living()
     said_who_lives = False
+    unwilling: StepFailed | None = None
     with ctx.links(order.host) as transport:
         for said in remote.follow(transport, _script(ctx, order), tick=ctx.tick):
             match said.word:
@@ -113,6 +114,8 @@ def _watch(ctx: StepContext, order: Order, heard: Heard, may_be_denied: bool) ->
                     living.alive = {int(pid): state for pid, _, state in (word.partition(":") for word in said.rest)}
                     said_who_lives = True
                     heard(living.alive)
+                    if living.alive and unwilling is not None:
+                        raise unwilling
                 case "waits":
                     living.waits[int(said.rest[0])] = " ".join(said.rest[1:])
                 case "gpu":
@@ -120,8 +123,12 @@ def _watch(ctx: StepContext, order: Order, heard: Heard, may_be_denied: bool) ->
                 case "denied" | "nosudo" if may_be_denied:
                     living.denied.append(int(said.rest[0]))
                     ctx.say(_not_allowed(said).message)
+                case "manager":
+                    unwilling = _manager_said(ctx, said)
                 case _:
                     _trouble(ctx, said)
+    if living.alive and unwilling is not None:
+        raise unwilling
     if not said_who_lives:
         raise LinkLost("The host did not say who still lives.")
     return living
@@ -139,8 +146,6 @@ def _trouble(ctx: StepContext, said: Said) -> None:
             raise StepFailed(f"The host refused: {said.text}.", hint="Mend that on the host, then try again.")
         case "denied" | "nosudo":
             raise _not_allowed(said)
-        case "manager":
-            _manager_said(said)
 
 
 def _not_allowed(said: Said) -> StepFailed:
@@ -153,11 +158,17 @@ def _not_allowed(said: Said) -> StepFailed:
     return StepFailed(f"Process {pid} belongs to another user. {why} It was not signalled.", hint=SudoRefused.hint)
 
 
-def _manager_said(said: Said) -> None:
-    """The manager's own tool has ended: what it could not do, a signal must not do behind its back."""
+def _manager_said(ctx: StepContext, said: Said) -> StepFailed | None:
+    """The manager's own tool has ended: what it could not do, a signal must not do behind its back.
+
+    But a server that is gone is gone, whatever the tool says.
+    """
     status, *words = said.rest
-    if status != "0":
-        raise StepFailed(
-            f"The server's manager did not stop it: {' '.join(words) or f'exit status {status}'}.",
-            hint="Stop it there by hand, or let the panel's login do so (sudo), then try again.",
-        )
+    if words:
+        ctx.say(f"The manager's tool said: {' '.join(words)}")
+    if status == "0":
+        return None
+    return StepFailed(
+        f"The server's manager did not stop it: {' '.join(words) or f'exit status {status}'}.",
+        hint="Stop it there by hand, or let the panel's login do so (sudo), then try again.",
+    )

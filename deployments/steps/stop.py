@@ -8,6 +8,7 @@ from typing import NoReturn
 
 from django.utils import timezone
 
+from controlpanel.masking import mask_text
 from deployments.decisions.stop_ladder import (
     UNINTERRUPTIBLE,
     Ask,
@@ -28,7 +29,7 @@ from deployments.plan.cards import pids_inside
 from deployments.plan.collect import look_at_node
 from deployments.plan.plan import Plan
 from deployments.remote.locks import take_cards
-from deployments.steps import signals
+from deployments.steps import managed, signals
 from deployments.steps.approval import answer_stands
 from deployments.steps.base import GateOpened, StepContext, StepFailed
 from deployments.steps.plan import approve_anew_if_stale, make
@@ -58,6 +59,7 @@ def _record(ctx: StepContext) -> None:
     """Before any signal: who belongs to the server, and is that still what was approved?"""
     # On the way back only what this job has launched is ours: never an engine that somebody else has started since.
     made: Plan = make(ctx, adopt=False) if ctx.step.way_back else approve_anew_if_stale(ctx)
+    managed.confirm(ctx, made)
     root = made.serving.root
     ctx.remember(
         boot_id=made.data["binding"]["boot"],
@@ -66,12 +68,22 @@ def _record(ctx: StepContext) -> None:
         rung=Rung.NONE,
         manager=str(made.manager or ""),
         through=_through(ctx, made),
+        command=mask_text(_command(made)),
+        names=sorted({process.comm for process in made.serving.processes}),
+        newest=made.newest,
+        may_return=made.manager is not None and not _through(ctx, made),
     )
     if made.serving.processes:
         ctx.say(
             f"Recorded {len(made.serving.processes)} processes ({made.serving.how}): "
             + ", ".join(f"{process.comm} ({process.pid})" for process in made.serving.processes)
         )
+
+
+def _command(made: Plan) -> str:
+    root = made.serving.root
+    rows = [row for row in made.data["stops"] if root is not None and row["pid"] == root.pid]
+    return str(rows[0]["command"]) if rows else ""
 
 
 def _through(ctx: StepContext, made: Plan) -> list[str]:

@@ -37,6 +37,7 @@ from deployments.plan.sharing import Planned
 from deployments.steps import not_free
 from deployments.steps.approval import answer_stands
 from deployments.steps.base import StepContext, StepFailed
+from deployments.steps.comeback import is_back
 from deployments.steps.plan import approve_anew_if_stale
 from hosts.models import Gpu
 from hosts.probe.facts import AGAIN, HostFacts
@@ -47,6 +48,8 @@ SECTIONS = ("host", "memory", "procs", "fds", "listeners", "port", *AGAIN, *USAB
 EVERY_SECONDS = 0.2
 EAGER_SECONDS = 0.005
 """Pause between two looks: at first as fast as the host allows, then five times a second."""
+RETURN_SECONDS = 3.0
+"""How long a server that something may start again must stay away: loops start it at once, or after a second or two."""
 
 
 def verify(ctx: StepContext) -> None:
@@ -65,10 +68,10 @@ def verify(ctx: StepContext) -> None:
     if isinstance(verdict, Free):
         on_node = _on_node(ctx, looked, planned)
         if isinstance(on_node, NotFree | Unmeasured):
-            raise not_free.ask(ctx, on_node, last, boot_id)
+            raise not_free.ask(ctx, on_node, last, boot_id, record=record)
         _free(ctx, last, boot_id)
         return
-    raise not_free.ask(ctx, verdict, last, boot_id)
+    raise not_free.ask(ctx, verdict, last, boot_id, record=record)
 
 
 def _record(ctx: StepContext) -> Record | None:
@@ -127,10 +130,20 @@ def _look(ctx: StepContext, record: Record | None, planned: Planned) -> Looked:
                     _show(ctx, seen, more)
                     more = []
                 rounds.append(seen)
-            verdict = decide(list(rounds), policy, elapsed=(timezone.now() - began).total_seconds())
+            elapsed = (timezone.now() - began).total_seconds()
+            verdict = decide(list(rounds), policy, elapsed=elapsed)
+            if isinstance(verdict, Free):
+                verdict = _unless_it_returns(ctx, facts, record, elapsed)
             if not isinstance(verdict, KeepLooking):
                 return Looked(first, seen, verdict, "" if isinstance(facts.host, Unknown) else facts.host.boot_id)
     raise StepFailed("The host stopped sending readings before there was a verdict.", hint="Ask for the job again.")
+
+
+def _unless_it_returns(ctx: StepContext, facts: HostFacts, record: Record | None, elapsed: float) -> Verdict:
+    """Free, unless the server has been started again and has not reached the cards yet, or may be at any moment."""
+    if back := is_back(ctx, facts, record):
+        return NotFree((back,))
+    return KeepLooking(False) if record is not None and record.may_return and elapsed < RETURN_SECONDS else Free()
 
 
 def _round(

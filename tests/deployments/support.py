@@ -25,7 +25,13 @@ READY = "INFO: Uvicorn running on http://0.0.0.0:30000\nThe server is fired up a
 OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB\n"
 COMPLETION = b'{"choices": [{"text": " Paris, and"}]}'
 ROUNDS = 12
-MARKS = {"take_locks": "locks", "tell_record": "launch", "tell_listener": "follow", "for WORD in $TARGETS": "stop"}
+MARKS = {
+    "take_locks": "locks",
+    "tell_record": "launch",
+    "tell_listener": "follow",
+    "for WORD in $TARGETS": "stop",
+    "AS_ROOT": "manager",
+}
 
 
 @dataclass
@@ -66,6 +72,8 @@ class FakeHost:
     uses: int = 40_000
     """MiB of each card that a server takes."""
     used_before: dict[str, int] = field(default_factory=dict)
+    told: dict[str, list[str]] = field(default_factory=dict)
+    """What manager.sh says, by kind of manager."""
     fence: int = 0
     locked_by: str = ""
     launches: dict[str, str] = field(default_factory=dict)
@@ -144,6 +152,9 @@ class FakeHost:
             return [f"fenced {self.fence}"]
         self.fence = int(values["FENCE"])
         return None
+
+    def _manager(self, values: dict[str, str]) -> list[str]:
+        return self.told.get(values["KIND"], [])
 
     def _locks(self, values: dict[str, str]) -> list[str]:
         return [values["MODE"]]

@@ -9,7 +9,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from deployments.lifecycle import CheckStatus, JobKind, JobState
-from deployments.models import Check, Effect
+from deployments.models import Check, Effect, Launch
 from tests.deployments.machine import Proc
 from tests.deployments.support import Story
 
@@ -180,7 +180,8 @@ def test_where_files_may_not_be_looked_at_memory_decides_and_the_page_says_so(se
 
 @pytest.fixture
 def unit(serving: Story) -> Story:
-    """The server belongs to a systemd unit."""
+    """The server was not started by us; it belongs to a systemd unit."""
+    Launch.objects.all().delete()
     serving.host.machine.cgroups = {100: "/system.slice/chat.service"}
     serving.request(JobKind.STOP)
     serving.approve()

@@ -1,14 +1,18 @@
 """What looks after a server, from its control group and its ancestors."""
 
+from dataclasses import replace
+
 import pytest
 
-from deployments.plan.manager import Manager, ManagerKind, find_manager
+from deployments.plan.manager import Manager, ManagerKind, beside, find_manager, scheduler_of
 from deployments.plan.serving import NOTHING, Serving
+from deployments.plan.told import Told, read_told
 from hosts.probe.facts import HostFacts
 from hosts.probe.frames import Unknown
 from tests.deployments.machine import SGLANG, Machine, Proc, idle_machine
 
 ID = "0123456789abcdef" * 4
+USERS = "/user.slice/user-1000.slice/user@1000.service"
 
 
 def found(machine: Machine) -> Manager | Unknown | None:
@@ -31,15 +35,37 @@ def server(cgroup: str, *above: str, init: str = "/init.scope") -> Machine:
 @pytest.mark.parametrize(
     ("cgroup", "manager"),
     [
-        ("/system.slice/sglang.service", Manager(ManagerKind.UNIT, "sglang.service")),
-        ("/system.slice/system-vllm.slice/vllm@chat.service", Manager(ManagerKind.UNIT, "vllm@chat.service")),
         (
-            "/user.slice/user-1000.slice/user@1000.service/app.slice/chat.service",
-            Manager(ManagerKind.UNIT, "chat.service", user=True),
+            "/system.slice/sglang.service",
+            Manager(ManagerKind.UNIT, "sglang.service", group="/system.slice/sglang.service"),
         ),
-        (f"/system.slice/docker-{ID}.scope", Manager(ManagerKind.CONTAINER, ID[:12])),
-        (f"/docker/{ID}", Manager(ManagerKind.CONTAINER, ID[:12])),
-        (f"/machine.slice/libpod-{ID}.scope/container", Manager(ManagerKind.CONTAINER, ID[:12])),
+        (
+            "/system.slice/system-vllm.slice/vllm@chat.service/inner",
+            Manager(ManagerKind.UNIT, "vllm@chat.service", group="/system.slice/system-vllm.slice/vllm@chat.service"),
+        ),
+        (
+            f"{USERS}/app.slice/chat.service",
+            Manager(
+                ManagerKind.UNIT,
+                "chat.service",
+                user=1000,
+                become=("setpriv", "--reuid=1000", "--clear-groups"),
+                group=f"{USERS}/app.slice/chat.service",
+            ),
+        ),
+        (
+            f"/system.slice/docker-{ID}.scope",
+            Manager(ManagerKind.CONTAINER, ID[:12], "docker", group=f"/system.slice/docker-{ID}.scope"),
+        ),
+        (f"/docker/{ID}/inner", Manager(ManagerKind.CONTAINER, ID[:12], "docker", group=f"/docker/{ID}")),
+        (
+            f"/machine.slice/libpod-{ID}.scope/container",
+            Manager(ManagerKind.CONTAINER, ID[:12], "podman", group=f"/machine.slice/libpod-{ID}.scope"),
+        ),
+        (
+            f"/system.slice/cri-containerd-{ID}.scope",
+            Manager(ManagerKind.CONTAINER, ID[:12], "", group=f"/system.slice/cri-containerd-{ID}.scope"),
+        ),
         (
             f"/kubepods.slice/kubepods-pod1.slice/cri-containerd-{ID}.scope",
             Manager(ManagerKind.SCHEDULER, "Kubernetes"),
@@ -54,19 +80,27 @@ def test_by_control_group(cgroup: str, manager: Manager) -> None:
 @pytest.mark.parametrize(
     ("ancestors", "manager"),
     [
-        (("supervisord",), Manager(ManagerKind.SUPERVISOR, "supervisord")),
-        (("supervisord", "bash"), Manager(ManagerKind.SUPERVISOR, "supervisord")),
-        (("runsv",), Manager(ManagerKind.SUPERVISOR, "runit")),
+        (("supervisord",), Manager(ManagerKind.SUPERVISOR, "supervisord", "supervisorctl", pid=50, child=100)),
+        (("supervisord", "bash"), Manager(ManagerKind.SUPERVISOR, "supervisord", "supervisorctl", pid=50, child=51)),
+        (("runsv",), Manager(ManagerKind.SUPERVISOR, "runit", pid=50, child=100)),
         (("slurmstepd", "bash"), Manager(ManagerKind.SCHEDULER, "Slurm")),
-        (("tmux: server", "bash"), Manager(ManagerKind.SHELL, "bash (pid 51) in tmux")),
-        (("sh",), Manager(ManagerKind.SHELL, "sh (pid 50)")),
+        (("tmux: server", "bash"), Manager(ManagerKind.SHELL, "bash (pid 51) in tmux", pid=51)),
+        (("tmux: server", "bash", "timeout", "conda"), Manager(ManagerKind.SHELL, "bash (pid 51) in tmux", pid=51)),
+        (("sh",), Manager(ManagerKind.SHELL, "sh (pid 50)", pid=50)),
+        (("sshd", "watchdog.py"), Manager(ManagerKind.PARENT, "watchdog.py (pid 51)", pid=51)),
+        (("watchdog.py", "vllm"), Manager(ManagerKind.PARENT, "watchdog.py (pid 50)", pid=50)),
     ],
 )
 def test_by_ancestors(ancestors: tuple[str, ...], manager: Manager) -> None:
     assert found(server("/system.slice/supervisor.service", *ancestors)) == manager
     assert found(server("/system.slice/chat.service", *ancestors)) == (
-        manager if manager.kind != ManagerKind.SHELL else Manager(ManagerKind.UNIT, "chat.service")
+        manager if manager.is_certain else Manager(ManagerKind.UNIT, "chat.service", group="/system.slice/chat.service")
     )
+
+
+@pytest.mark.parametrize("ancestors", [("sshd",), ("tmux: server",), ("SCREEN",), ("sshd", "sudo"), ("vllm",)])
+def test_who_starts_what_is_asked_for_once_restarts_nothing(ancestors: tuple[str, ...]) -> None:
+    assert found(server("/", *ancestors)) is None
 
 
 @pytest.mark.parametrize(
@@ -91,7 +125,9 @@ def test_what_is_above_process_1_is_not_the_machines_own_affair() -> None:
     pod = f"/kubepods/pod1/{ID}"
     assert found(server(f"{pod}/system.slice/ssh.service", init=f"{pod}/init.scope")) is None
     assert found(server(pod, init=pod)) is None
-    assert found(server(f"{pod}/system.slice/chat.service", init=pod)) == Manager(ManagerKind.UNIT, "chat.service")
+    assert found(server(f"{pod}/system.slice/chat.service", init=pod)) == Manager(
+        ManagerKind.UNIT, "chat.service", group=f"{pod}/system.slice/chat.service"
+    )
 
 
 def test_nobody_serves_or_nobody_could_be_seen() -> None:
@@ -101,3 +137,71 @@ def test_nobody_serves_or_nobody_could_be_seen() -> None:
     assert not isinstance(facts.processes, Unknown)
     blind = HostFacts(facts.measured_at)
     assert isinstance(find_manager(blind, Serving(facts.processes.by_pid[100], (), "")), Unknown)
+
+
+def argv(manager: Manager) -> tuple[list[str], list[str]]:
+    return manager.stop_argv(seconds=20, sudo=True), manager.start_argv(sudo=False)
+
+
+def test_how_each_is_asked() -> None:
+    unit = Manager(ManagerKind.UNIT, "chat.service")
+    assert argv(unit) == (["sudo", "-n", "systemctl", "stop", "chat.service"], ["systemctl", "start", "chat.service"])
+    own = ["env", "XDG_RUNTIME_DIR=/run/user/7", "systemctl", "--user", "stop", "chat.service"]
+    assert replace(unit, user=7).stop_argv(seconds=20, sudo=True) == own, "as the login itself, which owns it"
+    become = ("setpriv", "--reuid=7", "--clear-groups")
+    assert replace(unit, user=7, become=become).stop_argv(seconds=9, sudo=True) == ["sudo", "-n", *become, *own]
+    box = Manager(ManagerKind.CONTAINER, "0123456789ab", "podman")
+    assert argv(box)[0] == ["sudo", "-n", "podman", "stop", "-t", "20", "0123456789ab"]
+    program = Manager(ManagerKind.SUPERVISOR, "supervisord", "supervisorctl", told=Told(name="g:chat", settings="/s"))
+    assert argv(program)[1] == ["supervisorctl", "-c", "/s", "start", "g:chat"]
+
+
+@pytest.mark.parametrize(
+    "manager",
+    [
+        Manager(ManagerKind.CONTAINER, "0123456789ab"),
+        Manager(ManagerKind.SUPERVISOR, "supervisord", "supervisorctl"),
+        Manager(ManagerKind.SUPERVISOR, "runit"),
+        Manager(ManagerKind.SHELL, "sh (pid 50)"),
+        Manager(ManagerKind.PARENT, "watchdog.py (pid 50)"),
+        Manager(ManagerKind.SCHEDULER, "Slurm"),
+    ],
+)
+def test_who_cannot_be_asked_gets_no_command(manager: Manager) -> None:
+    assert argv(manager) == ([], [])
+
+
+def test_what_the_tools_say() -> None:
+    told = read_told([("unit", "Restart=always"), ("unit", "UnitFileState=enabled"), ("member", "7")], child=None)
+    assert told == Told(restart="always", at_boot=True, members=(7,))
+    assert read_told([("unit", "TriggeredBy=chat.socket chat.timer")], child=None).triggers == (
+        "chat.socket",
+        "chat.timer",
+    )
+    assert read_told([("container", "/chat always")], child=None) == Told(name="chat", restart="always", at_boot=True)
+    assert read_told([("container", "/chat unless-stopped")], child=None).at_boot is False
+    assert read_told([("trouble", "permission denied (exit status 1)")], child=None).trouble.startswith("permission")
+
+
+def test_the_program_of_supervisord_is_the_one_with_the_servers_process() -> None:
+    lines = [("program", "other RUNNING pid 99, uptime 0:00:05"), ("program", "g:chat RUNNING pid 100, uptime 1 day")]
+    lines += [("program", "third STOPPED Nov 30 09:56 AM"), ("settings", "/etc/s.conf")]
+    assert read_told(lines, child=100) == Told(name="g:chat", settings="/etc/s.conf")
+    assert read_told(lines, child=55).name == "", "of none of them: not known how to stop it"
+
+
+def test_who_else_is_in_the_unit() -> None:
+    machine = server("/system.slice/chat.service", "start.sh")
+    machine.add(Proc(101, 1001, parent=100), Proc(200, 1, "tail"), Proc(201, 1, "dead", state="Z"))
+    facts = machine.facts()
+    assert not isinstance(facts.processes, Unknown)
+    serving = Serving(facts.processes.by_pid[100], facts.processes.tree(100), "")
+    unit = Manager(ManagerKind.UNIT, "chat.service", told=Told(members=(50, 100, 101, 200, 201, 999)))
+    assert [process.pid for process in beside(facts, serving, unit)] == [200]
+    assert beside(facts, serving, None) == ()
+
+
+@pytest.mark.parametrize(("comm", "name"), [("slurmd", "Slurm"), ("kubelet", "Kubernetes"), ("sh", "")])
+def test_a_node_of_a_scheduler_is_known_by_its_daemon(comm: str, name: str) -> None:
+    assert scheduler_of(idle_machine().add(Proc(60, 60, comm)).facts()) == name
+    assert scheduler_of(idle_machine().add(Proc(60, 60, comm, state="Z")).facts()) == ""

@@ -9,9 +9,11 @@ import pytest
 from deployments.engines.registry import ENGINES
 from deployments.plan.cards import Card
 from deployments.plan.inputs import PlanInput, Recipe
+from deployments.plan.managed import must_confirm
 from deployments.plan.plan import CannotPlan, Plan, hash_of, make_plan, paths_needed, what_changed
 from deployments.plan.serving import KnownLaunch
 from deployments.plan.sharing import Rules
+from deployments.plan.told import Told
 from hosts.probe.frames import Unknown
 from tests.deployments.machine import BOOT, CARDS, OTHER_BOOT, SGLANG, Machine, Proc, idle_machine, serving_machine
 
@@ -312,20 +314,66 @@ def test_a_units_server_is_stopped_through_its_unit() -> None:
 def test_a_container_is_stopped_by_its_engine_within_the_deployments_time() -> None:
     made = plan(managed(f"/system.slice/docker-{'ab' * 32}.scope"), launch=None, kind="stop", new=None)
     assert made.manager is not None and not made.data["warnings"]
-    assert made.manager.stop_argv(seconds=20, sudo=False) == ["docker", "stop", "--time", "20", "abababababab"]
+    assert made.manager.stop_argv(seconds=20, sudo=False) == ["docker", "stop", "-t", "20", "abababababab"]
 
 
 @pytest.mark.parametrize(
     ("machine", "sentence"),
     [
-        (managed("/system.slice/supervisor.service", parent=Proc(60, 60, "supervisord")), "supervisord looks after"),
         (managed("/slurm/uid_0/job_7/step_0"), "is a job of Slurm"),
         (managed("/kubepods/besteffort/pod1/x"), "is a job of Kubernetes"),
     ],
 )
-def test_what_cannot_be_stopped_through_its_manager_is_not_stopped(machine: Machine, sentence: str) -> None:
+def test_a_schedulers_job_is_never_stopped(machine: Machine, sentence: str) -> None:
     assert any(sentence in text for text in blocking(plan(machine, launch=None)))
     assert blocking(plan(machine, launch=None, kind="start"))[0].startswith("chat already serves")
+
+
+def test_what_cannot_be_asked_is_told_and_confirmed_before_the_stop() -> None:
+    made = plan(managed("/system.slice/supervisor.service", parent=Proc(60, 60, "runsv")), launch=None)
+    assert not made.data["blocked"] and "supervisor runit looks after" in made.data["warnings"][0]["text"]
+    assert must_confirm(made.manager, made.beside)
+
+
+def test_a_manager_that_would_not_answer_blocks() -> None:
+    told = Told(trouble="permission denied (exit status 1)")
+    machine = managed(f"/docker/{'ab' * 32}")
+    assert any("permission denied" in text for text in blocking(plan(machine, launch=None, told=told)))
+    assert not plan(machine, launch=None).data["blocked"]
+
+
+def test_others_in_the_unit_are_named_and_the_approval_is_bound_to_them() -> None:
+    machine = managed("/system.slice/chat.service").add(Proc(60, 60, "rsync"))
+    alone, more = plan(machine, launch=None), plan(machine, launch=None, told=Told(members=(60, 100, 101)))
+    assert "rsync (pid 60)" in more.data["warnings"][0]["text"] and must_confirm(more.manager, more.beside)
+    assert not must_confirm(alone.manager, alone.beside)
+    assert more.hash != alone.hash
+
+
+def test_what_happens_at_the_next_boot_is_said_before_the_approval() -> None:
+    machine = managed("/system.slice/chat.service")
+    always, never = (plan(machine, launch=None, told=Told(at_boot=state)).data["warnings"] for state in (True, False))
+    assert "starts its own server again" in str(always) and "does not start its own server at boot" in str(never)
+    stop = plan(machine, launch=None, kind="stop", new=None, told=Told(at_boot=True))
+    assert "again when" in stop.data["warnings"][0]["text"]
+    assert "chat.socket can start" in str(plan(machine, launch=None, told=Told(triggers=("chat.socket",))).data)
+
+
+def test_the_way_back_to_a_managers_server_is_its_own_start() -> None:
+    made = plan(managed("/system.slice/chat.service"), launch=None, previous=None)
+    assert made.data["way_back"]["text"].endswith("run: systemctl start chat.service")
+
+
+def test_a_node_of_a_scheduler_warns_before_any_launch() -> None:
+    machine = serving_machine().add(Proc(60, 60, "slurmd"))
+    assert any("is a node of Slurm" in warning["text"] for warning in plan(machine).data["warnings"])
+    assert "is a node of" not in str(plan(machine, kind="stop", new=None).data["warnings"])
+    on_the_node = plan(serving_machine(), node_facts=machine.facts())
+    assert any("is a node of Slurm" in warning["text"] for warning in on_the_node.data["warnings"])
+
+
+def test_the_unit_around_our_own_launch_is_that_of_the_login() -> None:
+    assert plan(managed("/system.slice/relaunch.service")).manager is None
 
 
 def test_a_shell_around_an_adopted_server_is_a_warning_and_around_ours_is_our_own() -> None:

@@ -1,0 +1,126 @@
+"""Has a server come back by itself after its stop, and what has started it again? PURE.
+
+Only what started after the stop was recorded is looked at. It is the server again when it has the same command or is
+looked after by the same; when it holds the deployment's cards or its port, any server of the engine counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from deployments.plan.manager import LOGINS, UNIT, Manager, ManagerKind, ancestors, find_manager, waiting
+from deployments.plan.serving import Serving
+from hosts.probe.facts import HostFacts
+from hosts.probe.frames import Unknown
+from hosts.probe.processes import Process, ProcessTable
+
+
+@dataclass(frozen=True)
+class Stopped:
+    """What was recorded before the stop."""
+
+    newest: int
+    """Start time of the youngest process then."""
+    manager: str
+    names: tuple[str, ...] = ()
+    """Of its processes, as the kernel has them: one that is no more than new must have one of them."""
+
+
+@dataclass(frozen=True)
+class Back:
+    """A server that was started again. ``by``: what did it, as the end of a sentence that begins with its name."""
+
+    root: Process
+    command: str
+    pids: frozenset[int]
+    by: str
+
+    def __str__(self) -> str:
+        return f"The server has come back by itself as pid {self.root.pid} ({self.command}): {self.by}"
+
+
+def who_is_back(
+    facts: HostFacts,
+    stopped: Stopped,
+    *,
+    in_the_way: Collection[int],
+    is_server: Callable[[str], bool],
+    is_same: Callable[[str], bool],
+) -> tuple[Back, ...]:
+    """The servers that have come back; ``in_the_way``: who holds the cards or the port.
+
+    ``is_server`` says whether a command is one of the engine, ``is_same`` whether it is that of the server that was
+    stopped.
+    """
+    if isinstance(facts.processes, Unknown):
+        return ()
+    found: dict[int, Back] = {}
+    for process in new_processes(facts, stopped, in_the_way):
+        root = _first_of_its_tree(facts.processes, process, stopped.newest)
+        manager = _restarter(facts, process, root)
+        commands = [detail.command for each in (root, process) if (detail := facts.details.get(each.pid)) is not None]
+        known = [is_same(command) or (process.pid in in_the_way and is_server(command)) for command in commands]
+        if _same_manager(manager, stopped) or any(known):
+            pids = frozenset(each.pid for each in facts.processes.tree(root.pid))
+            command = commands[0] if commands else process.comm
+            found.setdefault(root.pid, Back(root, command[:200], pids, _words(facts, process, manager)))
+    return tuple(found.values())
+
+
+def new_processes(facts: HostFacts, stopped: Stopped, in_the_way: Collection[int]) -> list[Process]:
+    """Who may be the server again: those in the way, and those of its names; none that was there before the stop."""
+    if isinstance(facts.processes, Unknown):
+        return []
+    return [
+        process
+        for process in facts.processes.by_pid.values()
+        if process.start_time > stopped.newest
+        and not process.is_dead_zombie
+        and (process.pid in in_the_way or process.comm in stopped.names)
+    ]
+
+
+def wanted(facts: HostFacts, stopped: Stopped, in_the_way: Collection[int]) -> frozenset[int]:
+    """The pids of those whose command lines ``who_is_back`` goes by."""
+    if isinstance(facts.processes, Unknown):
+        return frozenset()
+    new = new_processes(facts, stopped, in_the_way)
+    roots = {_first_of_its_tree(facts.processes, process, stopped.newest).pid for process in new}
+    return frozenset(roots | {process.pid for process in new})
+
+
+def _first_of_its_tree(table: ProcessTable, process: Process, newest: int) -> Process:
+    """The outermost ancestor that started after the stop."""
+    root = process
+    for parent in ancestors(table, process):
+        if parent.start_time <= newest:
+            break
+        root = parent
+    return root
+
+
+def _restarter(facts: HostFacts, process: Process, root: Process) -> Manager | Unknown | None:
+    """By the control group of the one that is in the way; who waits for it only above all that is new."""
+    manager = find_manager(facts, Serving(process, (), ""))
+    if isinstance(facts.processes, Unknown) or isinstance(manager, Unknown) or (manager and manager.is_certain):
+        return manager
+    return waiting(ancestors(facts.processes, root))
+
+
+def _same_manager(manager: Manager | Unknown | None, stopped: Stopped) -> bool:
+    return isinstance(manager, Manager) and bool(stopped.manager) and str(manager) == stopped.manager
+
+
+def _words(facts: HostFacts, process: Process, manager: Manager | Unknown | None) -> str:
+    if isinstance(manager, Unknown):
+        return f"what started it is not known. {manager.reason}"
+    if manager is not None and manager.kind == ManagerKind.PARENT:
+        return f"the {manager} has started it, perhaps a watchdog."
+    if manager is not None:
+        return f"the {manager} has started it again."
+    detail = facts.details.get(process.pid)
+    units = UNIT.findall(detail.cgroup) if detail is not None else []
+    if units and LOGINS.fullmatch(units[-1]):
+        return f"it was started from {units[-1]}; what did so has ended since."
+    return "what started it has ended since. Look for a watchdog or a cron job on the host."

@@ -1,0 +1,112 @@
+"""What a person should know before a server is stopped that something else looks after. PURE."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from deployments.plan.inputs import PlanInput
+from deployments.plan.manager import Manager, ManagerKind
+from hosts.probe.processes import Process
+
+
+def warning(text: str, why: str, todo: str, *, blocks: bool = False) -> dict[str, Any]:
+    """A sentence, why it matters, and what to do."""
+    return {"text": text, "why": why, "todo": todo, "blocks": blocks}
+
+
+def must_confirm(manager: Manager | None, beside: Sequence[Process]) -> bool:
+    """Does stopping need a confirmation of its own? Its manager cannot be asked, or would end others with it."""
+    return manager is not None and (not manager.stop_argv(seconds=0, sudo=False) or bool(beside))
+
+
+def managed_warnings(asked: PlanInput, manager: Manager | None, beside: Sequence[Process]) -> list[dict[str, Any]]:
+    """What restarts the server by itself has to stop it, or else what is killed comes back."""
+    if manager is None or not asked.stops:
+        return []
+    if manager.kind == ManagerKind.SCHEDULER:
+        return [
+            warning(
+                f"The server is a job of {manager.name} on {asked.host}.",
+                "The scheduler has given it its cards, so it is never touched from here.",
+                f"Stop it with {manager.name}'s own tools.",
+                blocks=True,
+            )
+        ]
+    if manager.told.trouble:
+        return [
+            warning(
+                f"The {manager} looks after the server and would not be asked: {manager.told.trouble}",
+                "What is stopped in another way, it starts again.",
+                "Let the panel's login ask it (sudo), or stop the server on the host, then plan a start.",
+                blocks=True,
+            )
+        ]
+    if not manager.stop_argv(seconds=0, sudo=False):
+        return [_not_asked(asked, manager)]
+    return [*_ended_too(manager, beside), *_after_the_stop(asked, manager)]
+
+
+def _not_asked(asked: PlanInput, manager: Manager) -> dict[str, Any]:
+    """It is known, or guessed, and there is no way that we know to stop the server through it."""
+    if not manager.is_certain:
+        return warning(
+            f"The {manager} waits for the server, and may start it again in a loop.",
+            "It was not started by Relaunch, and it is not stopped. Before the stop you are asked once more.",
+            "End that loop first, where it runs. A server that comes back is named before the launch.",
+        )
+    return warning(
+        f"The {manager} looks after the server and starts it again when it ends.",
+        "Relaunch does not know how to stop it through that. Before the stop you are asked once more.",
+        f"Stop it on {asked.host} by its own tools instead, then plan a start.",
+    )
+
+
+def _ended_too(manager: Manager, beside: Sequence[Process]) -> list[dict[str, Any]]:
+    if not beside:
+        return []
+    names = ", ".join(f"{process.comm} (pid {process.pid})" for process in beside)
+    return [
+        warning(
+            f"The {manager} runs more than this server: {names}.",
+            "It is stopped as a whole, and they end with it. Before the stop you are asked once more.",
+            "Make sure that nobody needs them.",
+        )
+    ]
+
+
+def _after_the_stop(asked: PlanInput, manager: Manager) -> list[dict[str, Any]]:
+    """What becomes of the manager's own server once ours is to take its place."""
+    found = []
+    if manager.told.triggers:
+        found.append(
+            warning(
+                f"{', '.join(manager.told.triggers)} can start the {manager} again at any time.",
+                "The server then comes back by itself, perhaps before the launch.",
+                f"Stop {' and '.join(manager.told.triggers)} on {asked.host} first.",
+            )
+        )
+    if asked.new is None:
+        at_boot = manager.told.at_boot
+        return found + ([_returns_at_boot(asked, manager)] if at_boot else [])
+    when = {
+        True: f"When {asked.host} boots, that starts its own server again, and the two collide.",
+        False: "It does not start its own server at boot, but anybody can start it by hand.",
+        None: "When the host boots, both may start.",
+    }[manager.told.at_boot]
+    found.append(
+        warning(
+            f"The server belongs to the {manager}, which is asked to stop it.",
+            f"The new one is started by Relaunch, beside that. {when}",
+            f"Disable the {manager} on the host if Relaunch is to look after the server from now on.",
+        )
+    )
+    return found
+
+
+def _returns_at_boot(asked: PlanInput, manager: Manager) -> dict[str, Any]:
+    return warning(
+        f"The {manager} starts its server again when {asked.host} boots.",
+        "It is asked to stop it now, and stays as it is otherwise.",
+        f"Disable the {manager} on the host if the server is to stay down.",
+    )

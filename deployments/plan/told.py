@@ -1,0 +1,71 @@
+"""What a server's manager says of it by its own tools: its name, when it starts it again, who else is in it. PURE.
+
+systemctl show prints KEY=VALUE lines (systemctl(1)); docker inspect what its template asks for; supervisorctl status
+one line a program, "NAME STATE pid N, uptime ..." (supervisor 4.2).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+AT_BOOT = {"enabled": True, "enabled-runtime": True, "disabled": False, "static": False, "transient": False}
+"""UnitFileState of systemctl show. Other words (`indirect`, `generated`) do not tell."""
+DOCKER_AT_BOOT = {"always": True, "no": False, "on-failure": False, "unless-stopped": False}
+"""Of a container that was stopped by its own tool, when the machine or the engine starts again."""
+PROGRAM = re.compile(r"(\S+)\s+[A-Z]+\s+pid (\d+),")
+
+
+@dataclass(frozen=True)
+class Told:
+    """All of it empty where the tool was not asked, or has none."""
+
+    name: str = ""
+    """As people call it: a container's name, a supervisor's program."""
+    restart: str = ""
+    """When it is started again: systemd's ``Restart=`` or a container's restart policy."""
+    at_boot: bool | None = None
+    """Is it started again at the next boot, even though it was stopped? None: not known."""
+    triggers: tuple[str, ...] = ()
+    """Sockets, timers and paths that start a unit."""
+    settings: str = ""
+    """The supervisor's configuration file."""
+    command: str = ""
+    """Of a shell or another parent."""
+    members: tuple[int, ...] = ()
+    """The pids in the control group of the unit or container."""
+    trouble: str = ""
+    """Why the tool would not say anything."""
+
+
+NOTHING_TOLD = Told()
+
+
+def read_told(lines: Iterable[tuple[str, str]], *, child: int | None) -> Told:
+    """What ``remote/manager.sh`` says: (word, rest). ``child``: the process that a supervisor has started."""
+    found: dict[str, str] = {}
+    members: list[int] = []
+    program = ""
+    for word, text in lines:
+        if word == "member" and text.isdigit():
+            members.append(int(text))
+        elif word == "unit" and "=" in text:
+            key, _, value = text.partition("=")
+            found[key] = value
+        elif word == "program" and (match := PROGRAM.match(text)) and int(match.group(2)) == child:
+            program = match.group(1)
+        elif word in ("container", "settings", "command", "trouble"):
+            found[word] = text
+    name, _, policy = found.get("container", "").partition(" ")
+    at_boot = DOCKER_AT_BOOT.get(policy) if name else AT_BOOT.get(found.get("UnitFileState", ""))
+    return Told(
+        name=program or name.removeprefix("/"),
+        restart=policy or found.get("Restart", ""),
+        at_boot=at_boot,
+        triggers=tuple(found.get("TriggeredBy", "").split()),
+        settings=found.get("settings", ""),
+        command=found.get("command", ""),
+        members=tuple(members),
+        trouble=found.get("trouble", ""),
+    )

@@ -1,0 +1,71 @@
+"""Before a stop: a confirmation of its own where the server's manager cannot be asked, or would end others with it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from deployments.plan.managed import must_confirm
+from deployments.plan.manager import Manager
+from deployments.plan.plan import Plan
+from deployments.steps.approval import answer_stands
+from deployments.steps.base import GateOpened, StepContext, StepFailed
+
+KIND = "manager"
+
+
+def confirm(ctx: StepContext, made: Plan) -> None:
+    """Return when the stop may begin. Raises GateOpened to ask, StepFailed when a person said no."""
+    manager = made.manager
+    if manager is None or not made.serving.processes or not must_confirm(manager, made.beside):
+        return
+    about = [made.hash, str(manager)]
+    answer = ctx.answered(KIND)
+    if answer is not None and answer.answer == "leave":
+        raise StepFailed(
+            f"{answer.answered_by_name} decided to leave the server as it is.",
+            hint=f"Stop it through the {manager} on {ctx.host}, then ask for a start.",
+        )
+    # Bound to what was shown: with another manager, or others beside the server, it is another question.
+    if (
+        answer is not None
+        and answer.answer == "stop"
+        and ctx.step.data.get("confirmed") == about
+        and answer_stands(ctx, answer)
+    ):
+        ctx.say(f"{answer.answered_by_name} confirmed the stop: {answer.comment}")
+        return
+    ctx.remember(confirmed=about)
+    raise _ask(ctx, made, manager)
+
+
+def _ask(ctx: StepContext, made: Plan, manager: Manager) -> GateOpened:
+    ends_others = bool(manager.stop_argv(seconds=0, sudo=False))
+    if ends_others:
+        title = f"Stopping the {manager} also ends {len(made.beside)} other process(es). Stop it?"
+        text = "A unit or container is stopped as a whole. These are not part of this server:"
+        rows = [[str(process.pid), process.comm] for process in made.beside]
+        detail = "Everything in the unit or container ends, the processes above included."
+    else:
+        title = f"The {manager} may start the server again. Stop the server?"
+        text = (
+            "Relaunch cannot stop it through that. It gets no signal, and if the server comes back, neither does that."
+        )
+        rows = [[str(manager.pid or ""), manager.told.command or manager.name]]
+        detail = "Only the server's own processes are ended. If it comes back, that is named before the launch."
+    again = {
+        "key": "again",
+        "label": "Look again",
+        "action": "ask",
+        "detail": "After somebody has ended what restarts the server, or has moved the others elsewhere.",
+    }
+    stop = {
+        "key": "stop",
+        "label": "Stop it" if ends_others else "Stop the server only",
+        "action": "confirm_kill",
+        "danger": True,
+        "needs_reason": True,
+        "detail": detail,
+    }
+    leave = {"key": "leave", "label": "Leave it", "action": "ask", "detail": "The job ends; nothing was touched."}
+    evidence: list[dict[str, Any]] = [{"table": {"head": ["Process", "Command"], "rows": rows}}]
+    return ctx.ask(KIND, title=title, text=text, evidence=evidence, choices=[again, stop, leave])

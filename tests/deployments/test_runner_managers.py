@@ -1,0 +1,141 @@
+"""What looks after a server: asked first, confirmed where it cannot be asked, and what it brings back is named."""
+
+from __future__ import annotations
+
+import pytest
+
+from deployments.lifecycle import JobKind, JobState
+from deployments.models import Effect, Launch
+from deployments.steps import verify
+from tests.deployments.machine import SGLANG, Proc
+from tests.deployments.support import Story
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def adopted(serving: Story) -> Story:
+    """A server that we did not start, of which a shell is the parent."""
+    Launch.objects.all().delete()
+    serving.host.machine.add(Proc(50, 50, "bash"))
+    serving.host.machine.procs[100].parent = 50
+    serving.host.told["waiting"] = ["command while true; do serve; done"]
+    for name in ("memory_seconds", "stuck_seconds", "port_seconds"):
+        setattr(serving.deployment, name, 0)
+    serving.deployment.save()
+    return serving
+
+
+def to_the_gate(story: Story, kind: JobKind = JobKind.STOP) -> Story:
+    story.request(kind)
+    story.approve()
+    assert story.work().state == JobState.WAITING and story.gate.kind == "manager", story.job.summary
+    return story
+
+
+def test_a_shell_that_may_be_a_loop_is_asked_about_before_any_signal(
+    adopted: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verify, "RETURN_SECONDS", 0.0)  # the scripted host looks a few times only
+    story = to_the_gate(adopted)
+    assert "bash (pid 50) may start the server again" in story.gate.title
+    assert "while true" in str(story.gate.evidence)
+    assert not Effect.objects.exists()
+    story.answer("stop")
+    assert story.work().state == JobState.SUCCEEDED, story.job.summary
+    assert [effect.target["processes"] for effect in Effect.objects.all()] == [[[100, 1000]]]
+    assert 50 in story.host.machine.procs
+
+
+def test_the_server_is_left_where_somebody_says_so(adopted: Story) -> None:
+    story = to_the_gate(adopted)
+    story.answer("leave")
+    assert story.work().state == JobState.FAILED
+    assert "Nothing was touched" in story.job.summary and not Effect.objects.exists()
+
+
+def test_the_confirmation_is_for_what_was_shown(adopted: Story) -> None:
+    """Between the question and the answer another shell has become the parent: both are asked anew."""
+    story = to_the_gate(adopted)
+    story.answer("stop")
+    story.host.machine.add(Proc(51, 51, "bash"))
+    story.host.machine.procs[100].parent = 51
+    assert story.work().state == JobState.WAITING and story.gate.kind == "plan"
+    story.answer("approve")
+    assert story.work().state == JobState.WAITING and story.gate.kind == "manager"
+    assert "pid 51" in story.gate.title and not Effect.objects.exists()
+
+
+def test_what_the_loop_brings_back_is_named_and_not_killed(adopted: Story) -> None:
+    story = to_the_gate(adopted)
+
+    def again() -> None:
+        story.host.machine.add(Proc(700, 600_000, command=SGLANG, port=30000, parent=50))
+
+    story.host.after["stop TERM"] = again
+    story.answer("stop")
+    assert story.work().state == JobState.WAITING and story.gate.kind == "not free", story.job.summary
+    assert story.gate.title == "The server has come back by itself"
+    assert "as pid 700" in str(story.gate.evidence) and "bash (pid 50) has started it again" in str(story.gate.evidence)
+    assert "kill" not in [choice["key"] for choice in story.gate.choices]
+
+
+def test_one_that_still_loads_is_seen_before_it_reaches_the_cards_or_the_port(adopted: Story) -> None:
+    story = to_the_gate(adopted)
+
+    def again() -> None:
+        story.host.machine.add(Proc(700, 600_000, command=SGLANG, parent=50))
+
+    story.host.after["stop TERM"] = again
+    story.answer("stop")
+    assert story.work().state == JobState.WAITING, story.job.summary
+    assert story.gate.title == "The server has come back by itself"
+
+
+def test_a_loop_that_takes_its_time_is_waited_for(adopted: Story) -> None:
+    story = to_the_gate(adopted)
+    rounds: list[int] = []
+
+    def later() -> None:
+        rounds.append(1)
+        if len(rounds) == 6:  # free for long by then
+            story.host.machine.add(Proc(700, 600_000, command=SGLANG, parent=50))
+
+    story.host.before["round"] = later
+    story.answer("stop")
+    assert story.work().state == JobState.WAITING, story.job.summary
+    assert story.gate.title == "The server has come back by itself"
+
+
+def test_a_server_that_is_gone_is_gone_whatever_its_manager_says(serving: Story) -> None:
+    Launch.objects.all().delete()
+    serving.host.machine.cgroups = {100: "/system.slice/chat.service"}
+    serving.request(JobKind.STOP)
+    serving.approve()
+
+    def canceled(command: str) -> list[str]:
+        serving.host.end(100)
+        return ["manager 1 Job for chat.service canceled."]
+
+    serving.host.through = canceled
+    assert serving.work().state == JobState.SUCCEEDED, serving.job.summary
+
+
+def test_a_schedulers_job_is_named_among_those_in_the_way_and_not_killed(serving: Story) -> None:
+    serving.deployment.memory_seconds = serving.deployment.stuck_seconds = 0
+    serving.deployment.save()
+    serving.request()
+    serving.approve()
+    slurm = Proc(800, 600_000, "train", "python train.py", cards=(0,))
+    other = Proc(801, 600_001, "train", "python mine.py", cards=(1,))
+    serving.host.machine.cgroups[800] = "/slurm/uid_0/job_7/step_0"
+
+    def arrive() -> None:
+        serving.host.machine.add(slurm, other)
+
+    serving.host.after["stop TERM"] = arrive
+    assert serving.work().state == JobState.WAITING and serving.gate.kind == "not free", serving.job.summary
+    assert "Process 800 is a job of Slurm" in str(serving.gate.evidence)
+    kill = next(choice for choice in serving.gate.choices if choice["key"] == "kill")
+    assert "exactly process 801" in kill["detail"]
+    assert serving.job.steps.get(name="verify").data["strangers"] == [[801, 600_001]]
