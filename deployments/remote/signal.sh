@@ -2,7 +2,7 @@
 
 # For a shell of root's: who it is is looked at once more there, for sudo may have taken its time. $1 signal, $2 process,
 # $3 when it started. Ends with 3 when that one is gone, with 4 when not even root may.
-AS_ROOT='
+BY_ROOT='
 read -r STAT 2> /dev/null < "/proc/$2/stat" || exit 3
 SIGNAL=$1 PID=$2 START=$3
 set -- ${STAT##*) }
@@ -27,7 +27,7 @@ send_signal() {
 }
 
 send_as_root() {
-    TEXT=$(sudo -n sh -c "$AS_ROOT" sh "$SIGNAL" "$1" "$2" 2>&1)
+    TEXT=$(sudo -n sh -c "$BY_ROOT" sh "$SIGNAL" "$1" "$2" 2>&1)
     case $? in
     0) say sent "$SIGNAL" "$1" ;;
     3) say gone "$1" ;;

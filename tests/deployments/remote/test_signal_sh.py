@@ -75,7 +75,7 @@ def test_anothers_process(open_host: Host, sudo: str, program: str, word: str, t
 
 def by_root(who: tuple[int, int]) -> int:
     """What the shell of root's is sent."""
-    code = f'. {SIGNAL_SH}; sh -c "$AS_ROOT" sh KILL {who[0]} {who[1]}'
+    code = f'. {SIGNAL_SH}; sh -c "$BY_ROOT" sh KILL {who[0]} {who[1]}'
     return subprocess.run(["sh", "-c", code], check=False, timeout=20).returncode
 
 
@@ -92,6 +92,6 @@ def test_what_not_even_root_may(open_host: Host) -> None:
     who = sleeper(open_host)
     copy = open_host.home / "signal.sh"
     copy.write_text(SIGNAL_SH.read_text())
-    code = f'. {copy}; sh -c "$AS_ROOT" sh KILL {who[0]} {who[1]}'
+    code = f'. {copy}; sh -c "$BY_ROOT" sh KILL {who[0]} {who[1]}'
     ran = subprocess.run(["sh", "-c", code], preexec_fn=as_nobody, check=False, timeout=20)
     assert ran.returncode == 4 and lives(who[0])
