@@ -30,7 +30,7 @@ MARKS = {
     "tell_record": "launch",
     "tell_listener": "follow",
     "for WORD in $TARGETS": "stop",
-    "AS_ROOT": "manager",
+    "tell program": "manager",
 }
 
 
