@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from django.utils import timezone
@@ -11,7 +10,7 @@ from django.utils import timezone
 from controlpanel.identity import panel_id
 from deployments.decisions.port import PortVerdict
 from deployments.decisions.stop_ladder import Record
-from deployments.decisions.usable import CardUsable, Usability, not_usable
+from deployments.decisions.usable import not_usable
 from deployments.decisions.verify import (
     CLEAN_ROUNDS,
     CardSeen,
@@ -39,6 +38,7 @@ from deployments.steps.approval import answer_stands
 from deployments.steps.base import StepContext, StepFailed
 from deployments.steps.comeback import is_back
 from deployments.steps.plan import approve_anew_if_stale
+from deployments.steps.verify_rows import show_round, usable_row
 from hosts.models import Gpu
 from hosts.probe.facts import AGAIN, HostFacts
 from hosts.probe.frames import Unknown
@@ -127,7 +127,7 @@ def _look(ctx: StepContext, record: Record | None, planned: Planned) -> Looked:
                 seen = _round(facts, record, _sorted(ctx, others_on(facts), planned), now, port)
                 seen = replace(seen, unusable=unusable)
                 if not rounds or rounds[-1] != seen:
-                    _show(ctx, seen, more)
+                    show_round(ctx, seen, more)
                     more = []
                 rounds.append(seen)
             elapsed = (timezone.now() - began).total_seconds()
@@ -203,32 +203,10 @@ def _usable(ctx: StepContext, facts: HostFacts, outer: HostFacts | None) -> tupl
     ``outer``: of the machine that has the cards; None for a container whose node is asked later.
     """
     cards = cards_usable(facts, outer, cards_of(ctx), host=ctx.host.name, machine=ctx.host.machine.name)
-    checks = [_usable_check(ctx, cards)] if cards else []
+    checks = [usable_row(ctx, cards)] if cards else []
     if ctx.job.kind == JobKind.STOP:
         return checks, ()
     return checks, tuple(f"{reason.text} {reason.todo}" for reason in not_usable(cards))
-
-
-def _usable_check(ctx: StepContext, cards: tuple[CardUsable, ...]) -> Check:
-    """One row for all cards: the worst of their verdicts, with the reasons and notes of each."""
-    values = {card.value for card in cards}
-    worst = next(value for value in (Usability.NOT_USABLE, Usability.UNKNOWN, Usability.USABLE) if value in values)
-    status = {
-        Usability.NOT_USABLE: CheckStatus.NOT_OK,
-        Usability.UNKNOWN: CheckStatus.UNKNOWN,
-        Usability.USABLE: CheckStatus.OK,
-    }[worst]
-    reasons = [f"{reason.text} {reason.todo}" for reason in not_usable(cards)]
-    notes = dict.fromkeys(note for card in cards for note in card.notes)
-    return ctx.measured(
-        "usable",
-        "The card can be used" if len(cards) == 1 else "The cards can be used",
-        status,
-        value=worst,
-        limit=Usability.USABLE,
-        detail=" ".join((*reasons, *notes)),
-        source="nvidia-smi, the kernel's log, /dev",
-    )
 
 
 def _on_node(ctx: StepContext, looked: Looked, planned: Planned) -> NotFree | Unmeasured | None:
@@ -271,100 +249,6 @@ def _still_there(ctx: StepContext, before: Others, others_on: LookForOthers, pla
     known = {(holder.pid, holder.start_time) for holder in before.strangers}
     strangers = tuple(holder for holder in again.strangers if (holder.pid, holder.start_time) in known)
     return replace(again, strangers=strangers)
-
-
-def _show(ctx: StepContext, seen: Round, more: Sequence[Check]) -> None:
-    """The round as checks, each with value, limit and source; ``more``: what is shown beside it, in the same write."""
-    checks = [
-        *(_card(ctx, card) for card in seen.cards),
-        _holders(ctx, seen),
-        *([_co_tenants(ctx, seen)] if any(card.shared for card in seen.cards) else []),
-        _old(ctx, seen),
-        _port(ctx, seen),
-        *more,
-    ]
-    ctx.show(checks, used_mib={card.uuid: card.used_mib for card in seen.cards})
-
-
-def _card(ctx: StepContext, card: CardSeen) -> Check:
-    status = CheckStatus.UNKNOWN if card.unmeasured else CheckStatus.OK if card.is_free else CheckStatus.NOT_OK
-    if card.shared:
-        need = "unknown" if card.need_mib is None else f"at least {card.need_mib:,} MiB"
-        return ctx.measured(
-            f"memory {card.uuid}",
-            f"{card.label} memory free beside its co-tenants",
-            status,
-            value="unknown" if card.free_mib is None else f"{card.free_mib:,} MiB",
-            limit=need,
-            detail=card.unmeasured or card.uuid,
-            source="nvidia-smi",
-        )
-    return ctx.measured(
-        f"memory {card.uuid}",
-        f"{card.label} memory in use",
-        status,
-        value="unknown" if card.used_mib is None else f"{card.used_mib:,} MiB",
-        limit=f"{card.limit_mib:,} MiB",
-        detail=card.reason or card.uuid,
-        source="nvidia-smi",
-    )
-
-
-def _holders(ctx: StepContext, seen: Round) -> Check:
-    label = "Others that hold the cards"
-    if seen.holders is None:
-        return ctx.measured("holders", label, CheckStatus.UNKNOWN, limit="0", detail=seen.holders_note)
-    return ctx.measured(
-        "holders",
-        label,
-        CheckStatus.NOT_OK if seen.holders else CheckStatus.OK,
-        value=str(len(seen.holders)),
-        limit="0",
-        detail=", ".join(f"{holder.name} ({holder.pid})" for holder in seen.holders) or seen.holders_note,
-        source="device files",
-    )
-
-
-def _co_tenants(ctx: StepContext, seen: Round) -> Check:
-    """Are those that share the cards still the ones of the plan?"""
-    unknown = seen.holders is None
-    return ctx.measured(
-        "co-tenants",
-        "Co-tenants of the plan gone",
-        CheckStatus.UNKNOWN if unknown else CheckStatus.NOT_OK if seen.missing else CheckStatus.OK,
-        value="unknown" if unknown else str(len(seen.missing)),
-        limit="0",
-        detail=", ".join(seen.missing),
-        source="device files",
-    )
-
-
-def _old(ctx: StepContext, seen: Round) -> Check:
-    survivors = seen.survivors
-    status = CheckStatus.UNKNOWN if survivors is None else CheckStatus.NOT_OK if survivors else CheckStatus.OK
-    return ctx.measured(
-        "survivors",
-        "Old processes alive",
-        status,
-        value="unknown" if survivors is None else str(len(survivors)),
-        limit="0",
-        detail=", ".join(map(str, survivors or ())),
-        source="/proc",
-    )
-
-
-def _port(ctx: StepContext, seen: Round) -> Check:
-    status = {True: CheckStatus.OK, False: CheckStatus.NOT_OK, None: CheckStatus.UNKNOWN}[seen.port_free]
-    words = {True: "free", False: "taken", None: "unknown"}[seen.port_free]
-    return ctx.measured(
-        "port",
-        f"Port {ctx.deployment.port}",
-        status,
-        value=words,
-        limit="free",
-        detail=seen.port_note,
-        source="listeners and a try to bind it",
-    )
 
 
 def _free(ctx: StepContext, last: Round, boot_id: str) -> None:
