@@ -22,7 +22,7 @@ class CardSeen:
     """One card in one round. ``used_mib`` None: not measured, and ``reason`` says why.
 
     A ``shared`` card has co-tenants by the plan, so its memory in use says nothing: ``free_mib`` must be enough for
-    what is launched, ``need_mib``. Either is None where it is not known.
+    what is launched, ``need_mib``, which is not asked of other cards. Either is None where it is not known.
     """
 
     uuid: str
@@ -57,6 +57,10 @@ class CardSeen:
         """All of it was measured, but what is to be launched has no known need: waiting does not help."""
         measured = self.used_mib is not None and self.free_mib is not None
         return self.shared and measured and self.need_mib is None
+
+    def has_no_room_for(self, need_mib: int | None) -> bool:
+        """Is less free than that, both being known?"""
+        return need_mib is not None and self.free_mib is not None and self.free_mib < need_mib
 
     @property
     def too_full(self) -> str:

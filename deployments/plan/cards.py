@@ -78,7 +78,7 @@ def _card_seen(facts: HostFacts, card: Card, *, shared: bool) -> CardSeen:
         card.limit_mib,
         " ".join(dict.fromkeys(reasons)),
         shared,
-        None if isinstance(free, Unknown) or not shared else free,
+        None if isinstance(free, Unknown) else free,
         card.need_mib if shared else None,
     )
 

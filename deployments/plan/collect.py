@@ -136,9 +136,15 @@ def _needs(ctx: StepContext) -> dict[str, int]:
         return {}
     stated = ctx.deployment.shared_need_mib
     needs = dict.fromkeys(uuids, stated) if stated is not None else {}
+    return needs | measured_needs(ctx)
+
+
+def measured_needs(ctx: StepContext) -> dict[str, int]:
+    """MiB by card that the revision to be launched used there when it served last, as far as that was measured."""
+    needs: dict[str, int] = {}
     served = Launch.objects.filter(revision=ctx.revision).exclude(ready_at=None).order_by("-intended_at")
     for measured in reversed(list(served.values_list("memory_used", flat=True)[:MEASURED_LAUNCHES])):
-        needs |= {uuid: mib for uuid, mib in measured.items() if uuid in uuids}
+        needs |= {uuid: mib for uuid, mib in measured.items() if uuid in ctx.placement.gpu_uuids}
     return needs
 
 

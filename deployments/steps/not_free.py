@@ -13,7 +13,14 @@ from deployments.decisions.verify import HolderSeen, NotFree, Round, Unmeasured,
 from deployments.lifecycle import EffectKind, JobKind
 from deployments.models import Gate
 from deployments.plan.cards import Held
-from deployments.plan.collect import PROBE_SECONDS, launches_of_others, look_at_node, names_asked, others_of
+from deployments.plan.collect import (
+    PROBE_SECONDS,
+    launches_of_others,
+    look_at_node,
+    measured_needs,
+    names_asked,
+    others_of,
+)
 from deployments.plan.page import co_tenant
 from deployments.plan.port import port_verdict
 from deployments.plan.sharing import Planned, in_words
@@ -177,15 +184,26 @@ def _choices(ctx: StepContext, seen: Round, again: _Again) -> list[dict[str, Any
         "action": "approve",
         "detail": f"They may share the cards: {_names(again.found)}. Everything is measured again with them.",
     }
-    # Beside co-tenants it is known what the launch needs and what there is: it cannot fit, whoever takes the risk.
-    cannot_fit = any(card.shared and card.too_full for card in seen.cards)
+    full = _too_full(ctx, seen)
+    if full:
+        look["detail"] += f" To launch anyway is not offered: {full}"
     return [
         look,
         *([accept] if again.found is not None and ctx.job.kind != JobKind.STOP else []),
         *([kill] if others else []),
         leave,
-        *([] if ctx.job.kind == JobKind.STOP or cannot_fit else [anyway]),
+        *([] if ctx.job.kind == JobKind.STOP or full else [anyway]),
     ]
+
+
+def _too_full(ctx: StepContext, seen: Round) -> str:
+    """Where it is known what the launch needs and what there is, it cannot fit, whoever takes the risk: a sentence."""
+    needs = {} if ctx.job.kind == JobKind.STOP else measured_needs(ctx)
+    for card in seen.cards:
+        need = card.need_mib if card.shared else needs.get(card.uuid)
+        if card.has_no_room_for(need):
+            return f"{card.label} has {card.free_mib:,} MiB free, and {ctx.revision} needs {need:,} MiB there."
+    return ""
 
 
 def _names(found: list[dict[str, Any]] | None) -> str:

@@ -100,6 +100,21 @@ def test_memory_that_stays_is_a_gate_and_nothing_is_launched(serving: Story) -> 
     assert serving.work().state == JobState.SUCCEEDED
 
 
+def test_what_is_known_not_to_fit_is_not_launched_anyway(serving: Story) -> None:
+    """This revision used 40,000 MiB when it served last, and so much is not free: no risk that somebody could take."""
+    serving.request()
+    serving.approve()
+    assert serving.work().state == JobState.SUCCEEDED
+    impatient(serving)
+    serving.host.leaks = True
+    serving.request()
+    serving.approve()
+    assert serving.work().state == JobState.WAITING
+    keys = {choice["key"]: choice for choice in serving.gate.choices}
+    assert "anyway" not in keys
+    assert "GPU 0 has 9,140 MiB free" in keys["again"]["detail"] and "needs 40,000 MiB there" in keys["again"]["detail"]
+
+
 def test_leaving_it_stopped(serving: Story) -> None:
     impatient(serving)
     serving.host.leaks = True

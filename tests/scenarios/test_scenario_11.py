@@ -65,7 +65,7 @@ def test_scenario_11_stranger_is_killed_only_after_its_own_confirmation(story: S
     assert not lives(gpu1, stranger)
     assert lives(gpu1, download)
     killed = Effect.objects.get(job=job, kind="kill strangers").target["processes"]
-    assert killed == [f"{stranger.pid}:{stranger.started}"]
+    assert killed == [[stranger.pid, stranger.started]]
     one_server(gpu1, deployment.port)
 
 
