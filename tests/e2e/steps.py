@@ -1,6 +1,7 @@
 """What a teammate does in the browser, in the words of the pages."""
 
 import re
+from collections.abc import Mapping
 
 from playwright.sync_api import Locator, Page, expect
 
@@ -51,9 +52,13 @@ def add_container(page: Page, *, name: str, node: str, vmid: int) -> None:
     expect(main(page)).to_contain_text("Everything that a launch needs is there", timeout=30_000)
 
 
-def make_profile(page: Page, *, name: str, engine: str, command: str) -> None:
-    """Paste a command line."""
+def make_profile(
+    page: Page, *, name: str, engine: str, command: str, env: Mapping[str, str] | None = None, ready: str = ""
+) -> None:
+    """Paste a command line; ``ready`` is what a custom command says in its log."""
     page.goto("/profiles/new/")
+    page.get_by_label("Environment").fill("\n".join(f"{key}={value}" for key, value in (env or {}).items()))
+    page.get_by_label("Text in the log that says: ready").fill(ready)
     page.get_by_label("Name", exact=True).fill(name)
     page.get_by_label("Engine").select_option(engine)
     page.get_by_label("Command line").fill(command)
@@ -61,8 +66,20 @@ def make_profile(page: Page, *, name: str, engine: str, command: str) -> None:
     page.wait_for_url(re.compile(r"/profiles/\d+/$"))
 
 
-def make_deployment(page: Page, *, name: str, profile: str, host: str, cards: int) -> None:
-    """Choose the recipe, the host and its first cards; the policy lets the requester approve."""
+def make_deployment(
+    page: Page,
+    *,
+    name: str,
+    profile: str,
+    host: str,
+    cards: int,
+    seconds: Mapping[str, int] | None = None,
+    kills_by_itself: bool = True,
+) -> None:
+    """Choose the recipe, the host and its first cards; the policy lets the requester approve.
+
+    ``seconds``: time-outs by the name of their field.
+    """
     page.goto("/deployments/new/")
     page.get_by_label("Name", exact=True).fill(name)
     page.get_by_label("Revision").select_option(label=f"{profile} r1")
@@ -72,6 +89,11 @@ def make_deployment(page: Page, *, name: str, profile: str, host: str, cards: in
     for number in range(cards):
         boxes.nth(number).check()
     page.locator("input[name=requester_may_approve]").check()
+    page.locator("input[name=kill_own_by_itself]").set_checked(kills_by_itself)
+    if seconds:
+        page.locator("summary").filter(has_text="Limits").click()
+    for field, value in (seconds or {}).items():
+        page.locator(f"input[name={field}]").fill(str(value))
     main(page).locator("button[type=submit]").click()
     page.wait_for_url(re.compile(r"/deployments/\d+/$"))
 
@@ -87,6 +109,25 @@ def ask_for(page: Page, *, deployment: str, kind: str, reason: str) -> str:
     page.wait_for_url(re.compile(r"/jobs/\d+/$"))
     expect(page.get_by_role("button", name=f"Approve and {kind}")).to_be_visible(timeout=30_000)
     return re.sub(r"^https?://[^/]+", "", page.url)
+
+
+def choose(page: Page, title: str, choice: str, *, reason: str = "") -> None:
+    """Answer the open question, which must have this title; ``reason`` where the choice needs one."""
+    panel = main(page).locator(".panel.edge-warn").filter(has_text=title)
+    expect(panel).to_be_visible(timeout=60_000)
+    if reason:
+        panel.get_by_label("Comment").fill(reason)
+    others = panel.get_by_text("Other choices", exact=True)
+    button = panel.get_by_role("button", name=choice)
+    if others.count() and not button.is_visible():
+        others.click()
+    button.click()
+    page.wait_for_load_state()
+
+
+def ends(page: Page, word: str) -> None:
+    """The job's page comes to its end by itself."""
+    expect(main(page).get_by_text(word, exact=True).first).to_be_visible(timeout=90_000)
 
 
 def approve_and_wait(page: Page, *, kind: str) -> list[dict[str, object]]:
