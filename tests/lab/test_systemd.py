@@ -40,7 +40,7 @@ def test_systemd_is_up_and_has_its_own_control_groups(units: Fleet) -> None:
 def test_what_pct_exec_starts_is_in_no_unit_of_the_container(units: Fleet) -> None:
     node = units.host("pve")
     assert said(node, "pct exec 131 -- tail -n 1 /proc/self/cgroup").strip() == "0::/.lxc"
-    assert "0::/lxc/131/ns/init.scope" in said(node, "cat /proc/[0-9]*/cgroup")
+    assert "0::/lxc/131/ns/init.scope" in said(node, "cat /proc/[0-9]*/cgroup 2> /dev/null || true")
     said(node, "pct stop 131 && pct start 131")
     up = "pct exec 131 -- systemctl is-active multi-user.target"
     assert said(node, f"until {up}; do sleep 0.05; done").split()[-1] == "active"
