@@ -113,7 +113,7 @@ def ask_for(page: Page, *, deployment: str, kind: str, reason: str) -> str:
 
 def choose(page: Page, title: str, choice: str, *, reason: str = "") -> None:
     """Answer the open question, which must have this title; ``reason`` where the choice needs one."""
-    panel = main(page).locator(".panel.edge-warn").filter(has_text=title)
+    panel = main(page).locator("[data-key^=gate]").filter(has_text=title)
     expect(panel).to_be_visible(timeout=60_000)
     if reason:
         panel.get_by_label("Comment").fill(reason)

@@ -46,7 +46,7 @@ def test_a_stranger_is_looked_at_again_then_killed_with_a_reason(page: Page, fle
     steps.ends(page, "Succeeded")
     fleet.faults.gpu_hold(gpu2, 1, 3000)
     begin(page, deployment="gate-stranger", kind="restart", reason="with somebody on GPU 1")
-    question = steps.main(page).locator(".panel.edge-warn").filter(has_text=NOT_FREE)
+    question = steps.main(page).locator("[data-key^=gate]").filter(has_text=NOT_FREE)
     expect(question).to_contain_text("sleep 86400", timeout=60_000)
     expect(steps.main(page).locator("[data-curve] canvas")).to_be_visible()
 
@@ -74,7 +74,7 @@ def test_memory_without_an_owner_is_left_or_launched_onto(page: Page, fleet: Fle
 
 def stop_needs_the_leak_gone(page: Page, fleet: Fleet, gpu2: Host) -> None:
     begin(page, deployment="gate-leak", kind="stop", reason="done")
-    expect(steps.main(page).locator(".panel.edge-warn").filter(has_text=NOT_FREE)).to_be_visible(timeout=60_000)
+    expect(steps.main(page).locator("[data-key^=gate]").filter(has_text=NOT_FREE)).to_be_visible(timeout=60_000)
     fleet.faults.gpu_clear(gpu2)
     steps.choose(page, NOT_FREE, "Look again")
     steps.ends(page, "Succeeded")
@@ -87,7 +87,7 @@ def test_what_cannot_be_read_is_not_free_until_it_can(page: Page, fleet: Fleet, 
     begin(page, deployment="gate-unread", kind="restart", reason="while nvidia-smi says nothing")
     expect(page.locator("[data-log]")).to_contain_text("Sending SIG", timeout=30_000)
     fleet.faults.gpu(gpu2, "empty")
-    question = steps.main(page).locator(".panel.edge-warn").filter(has_text=UNMEASURED)
+    question = steps.main(page).locator("[data-key^=gate]").filter(has_text=UNMEASURED)
     expect(question).to_be_visible(timeout=60_000)
     fleet.faults.gpu(gpu2, "none")
     steps.choose(page, UNMEASURED, "Look again")
