@@ -108,7 +108,8 @@ def _stored_secret(path: Path) -> str:
 
 def database(name: str, *, directory: Path) -> dict[str, object]:
     """Return Django's settings of the database at the URL `name`, or of SQLite in `directory`."""
-    sqlite = {"OPTIONS": SQLITE_OPTIONS, "TEST": {"NAME": str(directory / "test.sqlite3")}}
+    # Kept open: to open it anew costs a job more than its writes, and there is no server whose connections run out.
+    sqlite = {"CONN_MAX_AGE": None, "OPTIONS": SQLITE_OPTIONS, "TEST": {"NAME": str(directory / "test.sqlite3")}}
     url = text(name)
     if not url:
         return sqlite | {"ENGINE": SQLITE, "NAME": str(directory / "relaunch.sqlite3")}

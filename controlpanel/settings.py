@@ -168,6 +168,8 @@ CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_BROKER_CONNECTION_MAX_RETRIES = None
 CELERY_TASK_PUBLISH_RETRY = False  # the sweeper rings again
 CELERY_TASK_IGNORE_RESULT = True
+if DATABASES["default"]["ENGINE"] == env.SQLITE:
+    CELERY_DB_REUSE_MAX = 10**9  # tasks: Celery's Django part would close the connection after each
 CELERY_TASK_ACKS_LATE = False  # a message is a doorbell; the database decides who works
 CELERY_TASK_SERIALIZER = "json"
 CELERY_ACCEPT_CONTENT = ["json"]
