@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from django.utils import timezone
 
+from deployments.decisions.kill_offer import NO_BOOT, Again, kill_offer
 from deployments.decisions.port import Having, PortHolder
 from deployments.decisions.stop_ladder import Record
 from deployments.decisions.verify import HolderSeen, NotFree, Round, Unmeasured, Verdict
@@ -48,12 +50,12 @@ def ask(ctx: StepContext, verdict: Verdict, seen: Round, boot_id: str, *, record
     measured = isinstance(verdict, NotFree)
     for reason in verdict.reasons:
         ctx.say(reason)
-    again = _look_again(ctx, seen.holders or (), record) if measured else _Again()
-    for reason in again.spared.reasons:
+    again = _look_again(ctx, seen.holders or (), record, boot_id) if measured else _Again()
+    for reason in again.reasons:
         ctx.say(reason)
     strangers = [[holder.pid, holder.start_time] for holder in again.killable]
     ctx.remember(strangers=strangers, strangers_boot=boot_id, found=again.found)
-    reasons = dict.fromkeys((*again.spared.reasons, *verdict.reasons))
+    reasons = dict.fromkeys((*again.reasons, *verdict.reasons))
     evidence: list[dict[str, Any]] = [{"text": reason} for reason in reasons]
     if again.rows:
         evidence.append({"table": {"head": ["Process", "User", "Command", "Holds"], "rows": again.rows}})
@@ -68,15 +70,20 @@ def ask(ctx: StepContext, verdict: Verdict, seen: Round, boot_id: str, *, record
 
 @dataclass(frozen=True)
 class _Again:
-    """Who is in the way, as rows; whom a confirmed kill may hit; the co-tenants of now, where nothing but these is
-    other than in the plan; who is named and gets no signal.
+    """Who is in the way, as rows; who of them may be killed; the co-tenants of now, as rows of a plan, where nothing
+    but these is other than in the plan; who is named and gets no signal.
     """
 
     rows: list[list[str]] = field(default_factory=list)
     killable: tuple[HolderSeen, ...] = ()
     found: list[dict[str, Any]] | None = None
     spared: Spared = field(default_factory=Spared)
-    all_killable: bool = True
+    why_not: str = ""
+
+    @property
+    def reasons(self) -> list[str]:
+        """Why somebody gets no signal, in sentences."""
+        return [*self.spared.reasons, *([self.why_not] if self.why_not else [])]
 
 
 def _title(verdict: Verdict, spared: Spared) -> str:
@@ -87,74 +94,69 @@ def _title(verdict: Verdict, spared: Spared) -> str:
     return "The cards cannot be used as they are" if verdict.unusable else "The cards are not free"
 
 
-def _look_again(ctx: StepContext, others: tuple[HolderSeen, ...], record: Record | None) -> _Again:
+def _look_again(ctx: StepContext, others: tuple[HolderSeen, ...], record: Record | None, boot_id: str) -> _Again:
     """Ask once more, with command lines; the node names those a container does not see."""
-    port = ctx.deployment.port
+    facts, node_facts = _look(ctx), look_at_node(ctx)
+    outer = node_facts or facts
+    held = others_of(ctx)(outer)
+    having = port_verdict(facts, ctx.deployment.port, launches=launches_of_others(ctx)).holders
+    inside = held if node_facts is None else others_of(ctx)(facts)
+    spared = spared_among(ctx, facts, _in_the_way(inside, having), record)
+    offer = kill_offer(
+        others,
+        held if isinstance(held, Unknown) else _again(held, planned_of(ctx)),
+        spared=spared.pids,
+        boot_id=boot_id,
+        from_node=node_facts is not None,
+    )
+    seen_by = " on the node" if node_facts is not None and isinstance(held, Held) else ""
+    rows = [_row(holder, seen_by) for holder in offer.named]
+    rows += list({tuple(row): row for row in (_port_row(holder, ctx.deployment.port) for holder in having)}.values())
+    found = None if offer.found is None else [co_tenant(holder, outer) for holder in offer.found]
+    return _Again(rows, offer.killable, found, spared, offer.why_not)
+
+
+def _look(ctx: StepContext) -> HostFacts:
     with ctx.link() as transport:
-        facts = probe(
+        return probe(
             transport,
             sections=(*SERVING, *names_asked(ctx), "port"),
             timeout=PROBE_SECONDS,
-            ports=[port],
+            ports=[ctx.deployment.port],
             sudo=ctx.host.sudo,
             tick=ctx.tick,
         )
-    node_facts = look_at_node(ctx)
-    planned = planned_of(ctx)
-    again = others_of(ctx)(node_facts or facts)
-    named = others
-    if isinstance(again, Held):
-        named = tuple(holder for holder in again.all if not planned.covers(holder, inside=False))
-    if node_facts is None and others:
-        # Exactly those that a confirmed kill would hit.
-        named = tuple(holder for holder in named if holder.pid in {other.pid for other in others}) or others
-    seen_by = " on the node" if node_facts is not None and isinstance(again, Held) else ""
-    rows = [_row(holder, seen_by) for holder in named]
-    having = port_verdict(facts, port, launches=launches_of_others(ctx)).holders
-    rows += list({tuple(row): row for row in (_owner(holder, port) for holder in having)}.values())
-    inside = again if node_facts is None else others_of(ctx)(facts)
+
+
+def _in_the_way(inside: Held | Unknown, having: Sequence[PortHolder]) -> frozenset[int]:
+    """The host's own pids of those that hold its cards or the port."""
     on_cards = {holder.pid for holder in (inside.strangers if isinstance(inside, Held) else ())}
-    in_the_way = frozenset(on_cards | {holder.pid for holder in having if holder.pid is not None})
-    spared = spared_among(ctx, facts, in_the_way, record)
-    may_be_killed = _killable(ctx, others, again)
-    killable = tuple(holder for holder in may_be_killed if holder.pid not in spared.pids)
-    found = _other_co_tenants(again, planned, node_facts or facts)
-    return _Again(rows, killable, found, spared, all_killable=killable == may_be_killed)
+    return frozenset(on_cards | {holder.pid for holder in having if holder.pid is not None})
 
 
-def _killable(ctx: StepContext, others: tuple[HolderSeen, ...], again: Held | Unknown) -> tuple[HolderSeen, ...]:
-    """Never one that may share the cards; and none of a container, where the pids are not those of the node."""
-    if ctx.host.machine != ctx.host or isinstance(again, Unknown):
-        return ()
-    allowed = {(holder.pid, holder.start_time) for holder in again.co_tenants}
-    return tuple(holder for holder in others if (holder.pid, holder.start_time) not in allowed)
-
-
-def _other_co_tenants(again: Held | Unknown, planned: Planned, facts: HostFacts) -> list[dict[str, Any]] | None:
-    """The co-tenants of now, to be agreed to; None when they are those of the plan or not the only ones there."""
-    if isinstance(again, Unknown) or again.strangers:
-        return None
-    new = [holder for holder in again.co_tenants if not planned.covers(holder, inside=False)]
-    return [co_tenant(holder, facts) for holder in again.co_tenants] if new or planned.missing(again.all) else None
+def _again(held: Held, planned: Planned) -> Again:
+    known = {(holder.pid, holder.start_time) for holder in held.all if planned.covers(holder, inside=False)}
+    return Again(held.strangers, held.co_tenants, frozenset(known), bool(planned.missing(held.all)))
 
 
 def _row(holder: HolderSeen, seen_by: str) -> list[str]:
-    owner = f"{holder.user}, deployment {holder.deployment}" if holder.deployment else holder.user
-    return [f"{holder.pid}{seen_by}", owner, holder.name, ", ".join(holder.cards)]
+    return [f"{holder.pid}{seen_by}", _owner(holder), holder.name, ", ".join(holder.cards)]
 
 
-def _owner(holder: PortHolder, port: int) -> list[str]:
-    """Who has the port, as a row."""
-    owner = f"{holder.user}, deployment {holder.deployment}" if holder.deployment else holder.user
+def _port_row(holder: PortHolder, port: int) -> list[str]:
+    """Who has the port."""
     how = {Having.LISTENS: "", Having.BOUND: " (bound, does not listen)", Having.CONNECTION: " (end of a connection)"}
     pid = "not visible to this login" if holder.pid is None else str(holder.pid)
-    return [pid, owner, holder.name, f"port {port}{how[holder.having]}"]
+    return [pid, _owner(holder), holder.name, f"port {port}{how[holder.having]}"]
+
+
+def _owner(holder: HolderSeen | PortHolder) -> str:
+    return f"{holder.user}, deployment {holder.deployment}" if holder.deployment else holder.user
 
 
 def _choices(ctx: StepContext, seen: Round, again: _Again) -> list[dict[str, Any]]:
     others = again.killable
-    numbers = ", ".join(str(holder.pid) for holder in others)
-    named = "the processes above" if again.all_killable else f"process {numbers}"
+    numbers = ("process " if len(others) == 1 else "processes ") + ", ".join(str(holder.pid) for holder in others)
     look = {
         "key": "again",
         "label": "Look again",
@@ -168,7 +170,7 @@ def _choices(ctx: StepContext, seen: Round, again: _Again) -> list[dict[str, Any
         "action": "confirm_kill",
         "danger": True,
         "needs_reason": True,
-        "detail": f"SIGKILL to exactly {named}, if they are still the same. Their work is lost.",
+        "detail": f"SIGKILL to exactly {numbers}, each if it is still the same process. Their work is lost.",
     }
     anyway = {
         "key": "anyway",
@@ -234,6 +236,9 @@ def _kill(ctx: StepContext, answer: Gate) -> None:
     words = ", ".join(str(pid) for pid, _ in named)
     ctx.say(f"{answer.answered_by_name} decided to kill {words}: {answer.comment}")
     boot_id = ctx.step.data.get("strangers_boot", "")
+    if not boot_id:  # asked by an older version of the panel
+        ctx.say(f"Nobody was signalled. {NO_BOOT}")
+        return
     order = Order(EffectKind.KILL_STRANGERS, ctx.host, boot_id, "KILL", named, named, ctx.deployment.kill_seconds)
     try:
         signals.send(ctx, order, heard=lambda _: None, may_be_denied=True)

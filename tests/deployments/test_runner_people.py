@@ -165,6 +165,58 @@ def test_a_stranger_with_another_start_time_is_not_killed(serving: Story) -> Non
     assert 9 in serving.host.machine.procs
 
 
+def two_strangers(story: Story, *, before_the_second_look: Callable[[], None]) -> None:
+    """A restart, up to the question about two strangers that came while the server ended."""
+    story.request()
+    story.approve()
+    story.deployment.memory_seconds = 0
+    story.deployment.save()
+
+    def come() -> None:
+        story.host.machine.add(Proc(9, 90, "trainer", cards=(0,)), Proc(12, 120, "editor", cards=(1,)))
+        story.host.before["probe"] = before_the_second_look
+
+    story.host.after["stop TERM"] = come
+    assert story.work().state == JobState.WAITING and story.gate.kind == "not free", story.job.summary
+
+
+def test_who_closes_the_card_before_the_question_is_asked_is_not_killed_by_its_answer(serving: Story) -> None:
+    two_strangers(serving, before_the_second_look=lambda: setattr(serving.host.machine.procs[12], "cards", ()))
+    rows = [evidence["table"]["rows"] for evidence in serving.gate.evidence if "table" in evidence]
+    assert [row[0] for row in rows[0]] == ["9"]
+    kill = next(choice for choice in serving.gate.choices if choice["key"] == "kill")
+    assert "exactly process 9," in kill["detail"]
+    serving.answer("kill")
+    serving.work()
+    assert 9 not in serving.host.machine.procs and 12 in serving.host.machine.procs
+
+
+def test_the_kill_names_each_process_though_others_are_shown_too(serving: Story) -> None:
+    two_strangers(serving, before_the_second_look=lambda: setattr(serving.host.machine.procs[12], "port", 30000))
+    kill = next(choice for choice in serving.gate.choices if choice["key"] == "kill")
+    assert "exactly processes 9, 12," in kill["detail"]
+    rows = [row for evidence in serving.gate.evidence for row in evidence.get("table", {}).get("rows", [])]
+    assert [row[0] for row in rows] == ["9", "12", "12"]
+
+
+def test_nobody_is_killed_where_the_boot_is_not_known(serving: Story) -> None:
+    serving.host.before["watch"] = lambda: serving.host.machine.broken.update({"host": None})
+    two_strangers(serving, before_the_second_look=lambda: None)
+    assert [choice["key"] for choice in serving.gate.choices] == ["again", "leave", "anyway"]
+    assert "did not tell which boot it is in" in str(serving.gate.evidence)
+
+
+def test_a_kill_that_was_offered_without_a_boot_is_not_done(serving: Story) -> None:
+    """As an older version of the panel could ask."""
+    two_strangers(serving, before_the_second_look=lambda: None)
+    step = serving.job.steps.get(name="verify")
+    step.data |= {"strangers_boot": ""}
+    step.save()
+    serving.answer("kill")
+    assert serving.work().state == JobState.WAITING
+    assert {9, 12} <= serving.host.machine.procs.keys() and "Nobody was signalled." in serving.log()
+
+
 # --- Answers that are used long after they were given
 
 
