@@ -42,6 +42,8 @@ from hosts.models import Gpu, Host
 from hosts.transport.base import Transport
 
 RENEW_SECONDS = 1.0
+EXACT = frozenset({"through"})
+"""Of a step's facts: a command that is carried out as it stands, of names and paths."""
 CHECK_FIELDS = ("label", "status", "value", "limit", "detail", "source", "measured_at")
 JOB_RELATED = ("deployment__profile", "revision__profile", "previous_revision__profile")
 
@@ -228,14 +230,19 @@ class StepContext:
         self.show([self.measured(key, label, status, **facts)])
 
     def remember(self, **facts: Any) -> None:
-        """Keep facts with the step, for when it is run again by another worker."""
+        """Keep facts with the step, for when it is run again by another worker; secrets in them are masked."""
         with self.writing():
             self.keep(**facts)
 
     def keep(self, **facts: Any) -> None:
         """As ``remember``, for use inside ``writing``."""
-        self.step.data = {**self.step.data, **facts}
+        self.step.data = self._with(facts)
         JobStep.objects.filter(pk=self.step.pk).update(data=self.step.data)
+
+    def _with(self, facts: Mapping[str, Any]) -> dict[str, Any]:
+        """The step's facts and these: what a process was started with may hold secrets."""
+        exact = {name: value for name, value in facts.items() if name in EXACT}
+        return {**self.step.data, **mask_values(facts), **exact}
 
     def readings(self, used_mib: Mapping[str, int | None]) -> None:
         """A point of the memory curve: MiB by card uuid, None where it could not be measured."""
@@ -352,7 +359,7 @@ class StepContext:
         self.say(summary)
         self._end = {"state": StepState.DONE, "summary": summary, "ended_at": timezone.now()}
         if facts:
-            self._end["data"] = {**self.step.data, **facts}
+            self._end["data"] = self._with(facts)
 
     def store_end(self) -> None:
         """Store that the step has reached its goal, if it has; in the transaction in which the next one begins."""

@@ -121,6 +121,19 @@ def test_a_server_that_is_gone_is_gone_whatever_its_manager_says(serving: Story)
     assert serving.work().state == JobState.SUCCEEDED, serving.job.summary
 
 
+def test_the_managers_command_is_kept_as_it_is_carried_out(serving: Story) -> None:
+    """Whatever its unit is called: here as a secret of a known shape would be."""
+    Launch.objects.all().delete()
+    unit = "hf_abcdefghijklmnopqrstuvwxyz012345.service"
+    serving.host.machine.cgroups = {100: f"/system.slice/{unit}"}
+    serving.request(JobKind.STOP)
+    serving.approve()
+    commands: list[str] = []
+    serving.host.through = lambda command: [commands.append(command) or serving.host.end(100) or "manager 0"]  # type: ignore[func-returns-value]
+    assert serving.work().state == JobState.SUCCEEDED, serving.job.summary
+    assert commands == [f"systemctl stop {unit}"]
+
+
 def test_a_schedulers_job_is_named_among_those_in_the_way_and_not_killed(serving: Story) -> None:
     serving.deployment.memory_seconds = serving.deployment.stuck_seconds = 0
     serving.deployment.save()

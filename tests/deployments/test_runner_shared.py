@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from deployments.lifecycle import JobKind, JobState
-from deployments.models import Check, Deployment, Effect, Job, Launch
+from deployments.models import Check, Deployment, Effect, Gate, Job, JobStep, Launch
 from hosts.models import Gpu
 from tests.deployments.machine import CARDS, Proc
 from tests.deployments.support import Story
@@ -123,6 +123,19 @@ def test_one_more_is_asked_about_and_never_killed(serving: Story, embedder: Depl
     assert serving.work().state == JobState.SUCCEEDED, serving.job.summary
     assert "agreed to these co-tenants: embed (pid 9, of deployment embedder), embed (pid 11" in serving.log()
     assert not {9, 11} & signalled()
+
+
+def test_the_secrets_of_a_co_tenant_are_not_kept(serving: Story, embedder: Deployment) -> None:
+    def joins_with_a_key() -> None:
+        joins(serving, embedder, pid=11, memory=10)
+        serving.host.machine.procs[11].command = "embed --api-key vault-of-embed"
+
+    assert beside(serving, then=joins_with_a_key).state == JobState.WAITING
+    serving.answer("accept")
+    assert serving.work().state == JobState.SUCCEEDED, serving.job.summary
+    kept = serving.job.steps.get(name="verify").data
+    assert [row["command"] for row in kept["co_tenants"]] == ["embed --big", "embed --api-key ********"]
+    assert "vault-of-embed" not in str([*JobStep.objects.values("data"), *Gate.objects.values("evidence", "choices")])
 
 
 def test_one_less_is_asked_about_and_the_card_is_then_measured_as_ones_own(
