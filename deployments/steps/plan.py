@@ -30,10 +30,15 @@ def plan(ctx: StepContext) -> None:
         return
     ctx.say(f"Looking at {ctx.host} to make the plan.")
     made = make(ctx)
-    if made.data["blocked"]:
-        reasons = [warning for warning in made.data["warnings"] if warning["blocks"]]
-        raise StepFailed(" ".join(warning["text"] for warning in reasons), hint=reasons[0]["todo"])
+    _refuse_if_blocked(made)
     raise ask_for_approval(ctx, made, title=f"{TITLES[JobKind(ctx.job.kind)]} {ctx.deployment}?")
+
+
+def _refuse_if_blocked(made: Plan) -> None:
+    """Raises StepFailed with what stands in the way of the plan."""
+    reasons = [warning for warning in made.data["warnings"] if warning["blocks"]]
+    if reasons:
+        raise StepFailed(" ".join(warning["text"] for warning in reasons), hint=reasons[0]["todo"])
 
 
 def make(ctx: StepContext, *, adopt: bool = True) -> Plan:
@@ -108,9 +113,7 @@ def approve_anew_if_stale(ctx: StepContext) -> Plan:
     made = make(ctx)
     if _is_approved(ctx, made):
         return made
-    if made.data["blocked"]:
-        reasons = [warning for warning in made.data["warnings"] if warning["blocks"]]
-        raise StepFailed(" ".join(warning["text"] for warning in reasons), hint=reasons[0]["todo"])
+    _refuse_if_blocked(made)
     changed = what_changed((ctx.job.plan or {}).get("binding", {}), mask_values(made.data["binding"]))
     ctx.say(f"The plan is out of date: {'; '.join(changed)}.")
     raise ask_for_approval(ctx, made, title="The plan is out of date. Approve the new one?", changed=changed)
