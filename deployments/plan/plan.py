@@ -120,8 +120,9 @@ def _manager(asked: PlanInput, serving: Serving) -> Manager | None:
     manager = find_manager(asked.facts, serving)
     if isinstance(manager, Unknown):
         raise CannotPlan(f"What manages the server could not be seen: {manager.reason}")
-    ours = asked.launch is not None and serving.root is not None and asked.launch.pid == serving.root.pid
-    if manager is None or (ours and manager.kind in (ManagerKind.SHELL, ManagerKind.PARENT, ManagerKind.UNIT)):
+    if manager is None or (
+        serving.is_launched and manager.kind in (ManagerKind.SHELL, ManagerKind.PARENT, ManagerKind.UNIT)
+    ):
         return None
     return replace(manager, told=asked.told)
 
@@ -200,7 +201,7 @@ def _settings_before(asked: PlanInput, serving: Serving) -> dict[str, str] | Non
     sent = asked.launch
     if serving.root is None:
         return settings_of(sent.argv, sent.env, sent.workdir) if sent is not None and sent.argv else None
-    if sent is not None and sent.pid == serving.root.pid and sent.argv:
+    if sent is not None and serving.is_launched and sent.argv:
         return settings_of(sent.argv, sent.env, sent.workdir)
     detail = asked.facts.details.get(serving.root.pid)
     if detail is None or not detail.argv:

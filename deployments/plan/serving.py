@@ -30,6 +30,8 @@ class Serving:
     root: Process | None
     processes: tuple[Process, ...]
     how: str
+    is_launched: bool = False
+    """The root is the very process that the known launch has recorded: by boot and start time, not by its pid alone."""
 
     @property
     def pids(self) -> frozenset[int]:
@@ -83,7 +85,8 @@ def _launched(
             found |= {process.pid: process for process in table.tree(pid)}
     processes = _alive(tuple(found.values()))
     how = "recorded at its launch" if root is not None else "carries the launch's marker"
-    return Serving(root if root in processes else None, processes, how)
+    lives = root is not None and root in processes
+    return Serving(root if lives else None, processes, how, is_launched=lives)
 
 
 def _user(host: HostIdentity, table: ProcessTable, root: Process | None) -> int | None:

@@ -376,6 +376,15 @@ def test_the_unit_around_our_own_launch_is_that_of_the_login() -> None:
     assert plan(managed("/system.slice/relaunch.service")).manager is None
 
 
+@pytest.mark.parametrize("known", [replace(LAUNCH, boot_id=OTHER_BOOT), replace(LAUNCH, start_time=999)])
+def test_a_launch_that_has_ended_makes_no_other_process_of_its_pid_ours(known: KnownLaunch) -> None:
+    machine = serving_machine().add(Proc(60, 600, "bash"))
+    machine.procs[100].parent = 60
+    made = plan(machine, launch=replace(known, argv=(*ARGV, "--old-flag", "9")))
+    assert made.manager is not None and "bash (pid 60)" in str(made.manager)
+    assert "--old-flag" not in [row["flag"] for row in made.data["flags"]]
+
+
 def test_a_shell_around_an_adopted_server_is_a_warning_and_around_ours_is_our_own() -> None:
     machine = managed("/user.slice/user-0.slice/session-3.scope", parent=Proc(60, 60, "bash"))
     adopted = plan(machine, launch=None)
