@@ -88,6 +88,11 @@ class HolderSeen:
     inner: int = 0
     """Its pid as its own container sees it, where it was seen from the node; else 0."""
 
+    @property
+    def program(self) -> str:
+        """The first word of its command, which may be blank."""
+        return (self.name.split() or [self.name])[0]
+
     def __str__(self) -> str:
         facts = [f"pid {self.pid}", self.user, f"of deployment {self.deployment}" if self.deployment else ""]
         return f"{self.name} ({', '.join(filter(None, facts))})"

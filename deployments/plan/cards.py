@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 from deployments.decisions.verify import TOLERANCE_MIB, CardSeen, HolderSeen, limit_for
 from deployments.plan.sharing import Rules
+from deployments.plan.words import command_of, user_of
 from hosts.baseline import HEADLESS_CEILING_MIB
 from hosts.probe.facts import HostFacts
 from hosts.probe.frames import Unknown
@@ -138,14 +139,9 @@ def holders(
 def _holder(facts: HostFacts, process: Process, held: Sequence[str], *, deployment: str) -> HolderSeen:
     detail = facts.details.get(process.pid)
     inner = detail.pids[1] if detail is not None and len(detail.pids) > 1 else 0
-    name = (detail.command if detail is not None else "") or process.comm
-    user = facts.owners.get(process.pid) or user_of(process)
-    return HolderSeen(process.pid, process.start_time, name[:200], user, tuple(held), deployment, inner)
-
-
-def user_of(process: Process) -> str:
-    """The user of a process in words, where its machine was not asked for the name."""
-    return "" if process.uid is None else "root" if process.uid == 0 else f"uid {process.uid}"
+    user = facts.owners.get(process.pid) or user_of(process.uid)
+    name = command_of(process, detail)
+    return HolderSeen(process.pid, process.start_time, name, user, tuple(held), deployment, inner)
 
 
 def _deployment(process: Process, files: OpenFiles, table: ProcessTable, launches: Mapping[str, str]) -> str:

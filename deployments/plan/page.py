@@ -9,10 +9,11 @@ from typing import Any
 
 from deployments.decisions.usable import CardUsable, Usability
 from deployments.decisions.verify import CardSeen, HolderSeen
-from deployments.plan.cards import memory_of, names_of_files, user_of
+from deployments.plan.cards import memory_of, names_of_files
 from deployments.plan.inputs import HOME, LEAST_DISK_MIB, PlanInput
 from deployments.plan.manager import Manager
 from deployments.plan.serving import Serving
+from deployments.plan.words import user_of
 from hosts.probe.facts import HostFacts
 from hosts.probe.frames import Unknown
 from hosts.probe.processes import CLOCK_TICKS
@@ -104,7 +105,7 @@ def described(pid: int, facts: HostFacts, serving: Serving) -> dict[str, Any]:
         "start": process.start_time,
         "name": process.comm,
         "command": detail.command if detail is not None else "",
-        "user": facts.owners.get(pid) or user_of(process),
+        "user": facts.owners.get(pid) or user_of(process.uid),
         "since": _since(process.start_time, facts),
         "gpus": [names[minor] for minor in sorted(files[0]) if minor in names] if files else [],
         "memory_mib": memory_of(facts, [pid]).get(pid),
@@ -135,7 +136,7 @@ def stranger(holder: HolderSeen) -> dict[str, Any]:
     return {
         "pid": holder.pid,
         "start": holder.start_time,
-        "name": holder.name.split()[0] if holder.name else "",
+        "name": holder.program,
         "command": holder.name,
         "user": holder.user,
         "since": "",

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from deployments.decisions.port import Having, PortHolder, PortVerdict, judge
 from deployments.plan.cards import NO_LAUNCHES
+from deployments.plan.words import command_of, user_of
 from hosts.probe.facts import HostFacts
 from hosts.probe.frames import Unknown
 from hosts.probe.listeners import Listener
@@ -36,7 +37,7 @@ def _holders(
 def _of_socket(facts: HostFacts, socket: Listener | PortSocket, launches: Mapping[str, str]) -> Iterator[PortHolder]:
     """The processes that have it open: one a socket, the eldest, for its children have inherited it."""
     having = HAVING.get(socket.state, Having.CONNECTION) if isinstance(socket, PortSocket) else Having.LISTENS
-    user = "root" if socket.uid == 0 else f"uid {socket.uid}"
+    user = user_of(socket.uid)
     if isinstance(facts.files, Unknown) or isinstance(facts.processes, Unknown):
         yield PortHolder(having, socket.address, None, "", user)
         return
@@ -46,7 +47,6 @@ def _of_socket(facts: HostFacts, socket: Listener | PortSocket, launches: Mappin
         yield PortHolder(having, socket.address, None, "", user)
         return
     first = min(owners, key=lambda process: (process.start_time, process.pid))
-    detail = facts.details.get(first.pid)
-    name = (detail.command if detail is not None else "") or first.comm
+    name = command_of(first, facts.details.get(first.pid))
     launch = dict(facts.files.launches).get(first.pid, "")
-    yield PortHolder(having, socket.address, first.pid, name[:200], user, launches.get(launch, ""))
+    yield PortHolder(having, socket.address, first.pid, name, user, launches.get(launch, ""))

@@ -13,6 +13,8 @@ from deployments.plan.inputs import HOME, LEAST_DISK_MIB, PlanInput, Recipe
 from deployments.plan.managed import managed_warnings, warning
 from deployments.plan.manager import Manager, scheduler_of
 from deployments.plan.serving import Serving, port_owners
+from deployments.plan.words import command_of
+from hosts.probe.facts import HostFacts
 from hosts.probe.frames import Unknown
 from hosts.probe.processes import Process
 
@@ -67,11 +69,10 @@ def _blocking(asked: PlanInput, serving: Serving, cards: Sequence[CardSeen]) -> 
     owners = port_owners(asked.facts, asked.port)
     foreign = [] if isinstance(owners, Unknown) else sorted(owners - serving.pids)
     if asked.new is not None and foreign:
-        detail = asked.facts.details.get(foreign[0])
         found.append(
             warning(
                 f"Port {asked.port} belongs to another process: pid {foreign[0]} "
-                f"({(detail.command if detail else '')[:120] or 'unknown command'}).",
+                f"({_command(asked.facts, foreign[0])}).",
                 "It is not a server of this deployment's engine, so it is not stopped.",
                 "Ask its owner to stop it, or give the deployment another port.",
                 blocks=True,
@@ -89,6 +90,11 @@ def _blocking(asked: PlanInput, serving: Serving, cards: Sequence[CardSeen]) -> 
             )
         )
     return found
+
+
+def _command(facts: HostFacts, pid: int) -> str:
+    process = None if isinstance(facts.processes, Unknown) else facts.processes.by_pid.get(pid)
+    return command_of(process, facts.details.get(pid), letters=120) if process is not None else "unknown command"
 
 
 def _no_card(asked: PlanInput) -> list[dict[str, Any]]:
@@ -191,7 +197,7 @@ def _heeded(asked: PlanInput, others: Held | Unknown) -> list[dict[str, Any]]:
         ]
     if not others.strangers or asked.new is None:
         return []
-    names = ", ".join(str(replace(holder, name=holder.name.split()[0])) for holder in others.strangers)
+    names = ", ".join(str(replace(holder, name=holder.program)) for holder in others.strangers)
     neighbours = sorted({holder.deployment for holder in others.strangers if holder.deployment})
     todo = f"Stop {' and '.join(neighbours)} first, or let {asked.deployment} share its cards with it under Edit."
     return [

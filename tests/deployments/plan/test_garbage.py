@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deployments.plan.cards import Card, Held, cards_seen, holders
+from deployments.plan.port import port_verdict
 from deployments.plan.serving import port_owners
 from hosts.probe.facts import HostFacts, read_facts
 from hosts.probe.fake import frame_bytes
 from hosts.probe.frames import FrameReader, parse_frame
+from tests.deployments.machine import CARDS, Proc, idle_machine
+from tests.deployments.plan.test_plan import plan
 from tests.hosts.recorded import all_recorded, recorded
 
 UUID = "GPU-00000000-1111-2222-3333-444444440000"
@@ -82,6 +86,23 @@ def test_recorded_output_cut_anywhere_is_never_free(data: st.DataObject) -> None
     whole = free(look(frame_bytes(TOKEN, {**FREE, "gpus": (section.content, section.status)})))["gpus"]
     part = free(look(frame_bytes(TOKEN, {**FREE, "gpus": (section.content[:cut], section.status)})))["gpus"]
     assert whole or not part
+
+
+@pytest.mark.parametrize("command", [b" ", b"\n \t", b"\xff", b"'' ''"])
+@pytest.mark.parametrize("comm", ["   ", "python"])
+@pytest.mark.parametrize("kind", ["start", "restart"])
+def test_a_stranger_may_call_itself_anything(command: bytes, comm: str, kind: str) -> None:
+    """Who holds a card and the port, with a command line and a name of blanks."""
+    machine = idle_machine().add(Proc(9, 90, comm, cards=(0,), port=30000))
+    machine.broken["commands"] = b"/proc/9/cmdline:" + command + b"\0"
+    made = plan(machine, kind=kind, launch=None)
+    (row,) = made.data["untouched"]
+    assert row["name"].strip() and row["command"].strip()
+    assert any("pid 9" in warning["text"] for warning in made.data["warnings"])
+    held = holders(machine.facts(), labels={CARDS[0]: "GPU 0"})
+    assert isinstance(held, Held) and not str(held.strangers[0]).startswith(" ")
+    having = port_verdict(machine.facts(), 30000)
+    assert having.free is False and having.holders[0].who.strip().startswith(held.strangers[0].name)
 
 
 @given(st.lists(st.integers(min_value=1, max_value=50), max_size=30))
