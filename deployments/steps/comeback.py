@@ -24,7 +24,7 @@ class Spared:
 
     back: tuple[Back, ...] = ()
     jobs: tuple[str, ...] = ()
-    """Sentences on the jobs of a scheduler."""
+    """Sentences on the jobs of a scheduler, and on those of whom that could not be seen."""
     pids: frozenset[int] = frozenset()
 
     @property
@@ -35,21 +35,35 @@ class Spared:
 
 def spared_among(ctx: StepContext, facts: HostFacts, in_the_way: frozenset[int], record: Record | None) -> Spared:
     """``in_the_way``: the pids of the host that hold its cards or the port. Raises TransportError."""
-    jobs = {pid: manager.name for pid in in_the_way if (manager := scheduler_over(facts, pid)) is not None}
-    sentences = tuple(
-        f"Process {pid} is a job of {name}: it gets no signal from here. Ask whoever looks after {name}."
-        for pid, name in sorted(jobs.items())
-    )
+    seen = _with_details(ctx, facts, in_the_way)
+    jobs = {pid: words for pid in sorted(in_the_way) if (words := _why_not_ours_to_end(scheduler_over(seen, pid), pid))}
     back = () if record is None or record.newest is None else _back(ctx, facts, in_the_way, record, record.newest)
     pids = frozenset(jobs).union(*(each.pids for each in back))
-    return Spared(back, sentences, pids)
+    return Spared(back, tuple(jobs.values()), pids)
 
 
-def scheduler_over(facts: HostFacts, pid: int) -> Manager | None:
-    """The scheduler that a process is a job of."""
-    process = None if isinstance(facts.processes, Unknown) else facts.processes.by_pid.get(pid)
+def _why_not_ours_to_end(scheduler: Manager | Unknown | None, pid: int) -> str:
+    """In sentences; empty where no scheduler forbids it."""
+    if scheduler is None:
+        return ""
+    if isinstance(scheduler, Unknown):
+        return (
+            f"Whether process {pid} is a job of a scheduler could not be seen: {scheduler.reason} It gets no signal "
+            "from here. Look again, or ask its owner."
+        )
+    name = scheduler.name
+    return f"Process {pid} is a job of {name}: it gets no signal from here. Ask whoever looks after {name}."
+
+
+def scheduler_over(facts: HostFacts, pid: int) -> Manager | Unknown | None:
+    """The scheduler that a process is a job of; None for one that has ended. Unknown when that could not be seen."""
+    if isinstance(facts.processes, Unknown):
+        return facts.processes
+    process = facts.processes.by_pid.get(pid)
     manager = find_manager(facts, Serving(process, (), "")) if process is not None else None
-    return manager if isinstance(manager, Manager) and manager.kind == ManagerKind.SCHEDULER else None
+    if isinstance(manager, Manager) and manager.kind != ManagerKind.SCHEDULER:
+        return None
+    return manager
 
 
 def _back(

@@ -152,3 +152,37 @@ def test_a_schedulers_job_is_named_among_those_in_the_way_and_not_killed(serving
     kill = next(choice for choice in serving.gate.choices if choice["key"] == "kill")
     assert "exactly process 801" in kill["detail"]
     assert serving.job.steps.get(name="verify").data["strangers"] == [[801, 600_001]]
+
+
+def test_who_may_be_a_schedulers_job_is_not_killed(serving: Story) -> None:
+    """The host does not say in which control group it is, asked twice: that is no reason to call it nobody's job."""
+    serving.deployment.memory_seconds = serving.deployment.stuck_seconds = 0
+    serving.deployment.save()
+    serving.request()
+    serving.approve()
+
+    def arrive() -> None:
+        serving.host.machine.add(Proc(800, 600_000, "train", "python train.py", cards=(0,)))
+        serving.host.machine.broken |= {"pids": None, "commands": None}
+
+    serving.host.after["stop TERM"] = arrive
+    assert serving.work().state == JobState.WAITING and serving.gate.kind == "not free", serving.job.summary
+    assert "Whether process 800 is a job of a scheduler could not be seen" in str(serving.gate.evidence)
+    assert [choice["key"] for choice in serving.gate.choices] == ["again", "leave", "anyway"]
+
+
+def test_who_was_not_asked_about_at_first_is_asked_about_before_the_question(serving: Story) -> None:
+    """The first answer has room for so many processes only."""
+    serving.deployment.memory_seconds = serving.deployment.stuck_seconds = 0
+    serving.deployment.save()
+    serving.request()
+    serving.approve()
+
+    def arrive() -> None:
+        serving.host.machine.add(Proc(800, 600_000, "train", "python train.py", cards=(0,)))
+        serving.host.machine.broken |= {"pids": None}
+        serving.host.after["probe"] = lambda: serving.host.machine.broken.clear()
+
+    serving.host.after["stop TERM"] = arrive
+    assert serving.work().state == JobState.WAITING and serving.gate.kind == "not free", serving.job.summary
+    assert "kill" in [choice["key"] for choice in serving.gate.choices]
