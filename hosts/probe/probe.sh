@@ -392,18 +392,51 @@ look_at_users() {
 
 look_at_disk() {
   begin paths
-  count=0
-  for path in "$@"; do
-    if [ -e "$path" ]; then echo "$count yes"; else echo "$count no"; fi
-    count=$((count + 1))
+  count=0 left=$# there=
+  # Those that exist stay in "$@".
+  while [ "$left" -gt 0 ]; do
+    if [ -e "$1" ]; then
+      echo "$count yes"
+      there="$there $count"
+      set -- "$@" "$1"
+    else
+      echo "$count no"
+    fi
+    shift
+    count=$((count + 1)) left=$((left - 1))
   done
   done_with 0
-  count=0
-  for path in "$@"; do
+  [ $# -gt 0 ] || return 0
+  within=
+  command -v timeout >/dev/null 2>&1 && within='timeout 5'
+  # All at once, unless one of them does not answer.
+  if text=$($within df -Pk "$@" 2>&1); then
+    tell_disks
+    return 0
+  fi
+  for count in $there; do
     begin "disk.$count"
-    if command -v timeout >/dev/null 2>&1; then timeout 5 df -Pk "$path" 2>&1; else df -Pk "$path" 2>&1; fi
+    $within df -Pk "$1" 2>&1
     done_with $?
-    count=$((count + 1))
+    shift
+  done
+}
+
+# A line for each path in their order, after a line of titles.
+tell_disks() {
+  set -f
+  IFS=$LINES_ONLY
+  # shellcheck disable=SC2086  # lines
+  set -- $text
+  IFS=$WORDS
+  set +f
+  title=$1
+  shift
+  for count in $there; do
+    begin "disk.$count"
+    printf '%s\n%s\n' "$title" "$1"
+    done_with 0
+    shift
   done
 }
 

@@ -247,7 +247,7 @@ def test_users_have_names(shell: str) -> None:
 def test_facts_about_this_very_machine(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        paths = [str(tmp_path), "/no such 'place'"]
+        paths = [str(tmp_path), "/no such 'place'", "/dev/shm", "/"]
         facts = probe(LocalTransport(), sections=EVERYTHING, timeout=20, ports=[port], pids=[os.getpid()], paths=paths)
     assert isinstance(facts.host, HostIdentity)
     assert facts.host.boot_id == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
@@ -258,9 +258,23 @@ def test_facts_about_this_very_machine(tmp_path: Path) -> None:
     (listener,) = facts.listeners.on_port(port)
     assert os.getpid() in facts.files.owners_of(listener.inode)
     assert facts.details[os.getpid()].pids[-1] == os.getpid()
-    assert facts.paths == {paths[0]: True, paths[1]: False}
+    assert facts.paths == {paths[0]: True, paths[1]: False, paths[2]: True, paths[3]: True}
     assert not isinstance(facts.disks[paths[0]], Unknown)
     assert isinstance(facts.disks[paths[1]], Unknown)
+    mounts = [disk.mount for disk in facts.disks.values() if not isinstance(disk, Unknown)]
+    assert mounts[1:] == ["/dev/shm", "/"], "each path has its own line"
+
+
+def test_one_disk_that_does_not_answer_hides_no_other(tmp_path: Path) -> None:
+    df = tmp_path / "df"
+    df.write_text('#!/bin/sh\n[ $# = 2 ] && [ "$2" = / ] || exit 124\nexec /bin/df "$@"\n')
+    df.chmod(0o755)
+    argv = ["dash", *probe_argv(["disk"], paths=["/", "/proc"])[1:]]
+    env = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    done = subprocess.run(argv, input=probe_stdin("abc"), env=env, capture_output=True, timeout=20, check=True)
+    facts = read_facts(parse_frame(done.stdout, token="abc"), measured_at=datetime.now(UTC), paths=("/", "/proc"))
+    assert not isinstance(facts.disks["/"], Unknown)
+    assert isinstance(facts.disks["/proc"], Unknown) and "network disk" in facts.disks["/proc"].reason
 
 
 def test_what_was_not_asked_for_is_unknown() -> None:
