@@ -90,6 +90,7 @@ def test_a_restart_onto_a_card_that_cannot_be_used_stops_nothing(
         assert row.status == "not ok" and "Xid 79" in row.detail
 
 
+@pytest.mark.slow
 def test_a_programs_own_fault_is_nothing_and_the_card_is_shown_as_usable(
     story: Story, fleet: Fleet, place: Place, served: Deployment
 ) -> None:

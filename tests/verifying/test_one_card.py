@@ -81,6 +81,7 @@ def test_each_restarts_beside_the_others(card: Card) -> None:
         servers[deployment.pk] = card.server(deployment)
 
 
+@pytest.mark.slow
 def test_one_less_makes_the_plan_out_of_date(card: Card) -> None:
     story = card.story
     job = story.ask(card.chat)
@@ -104,6 +105,7 @@ def kill(card: Card, deployment: Deployment) -> None:
     until(lambda: not place.servers(deployment.port), seconds=20, what="its end")
 
 
+@pytest.mark.slow
 def test_a_stranger_beside_them_is_not_free(card: Card, fleet: Fleet) -> None:
     """On a container's card it is seen from the node only."""
     story = card.story
@@ -119,6 +121,7 @@ def test_a_stranger_beside_them_is_not_free(card: Card, fleet: Fleet) -> None:
     story.succeeded(job)
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_is_not_started_and_nobody_can_insist(card: Card) -> None:
     story = card.story
     bigger = story.add_revision(card.chat, ["/lab/bin/standin", "--port", "{port}", "--gpu", "0", "--mib", "70000"])

@@ -62,6 +62,7 @@ def test_memory_at_its_baseline_is_free_though_nobody_can_be_seen(story: Story, 
     assert launch_of(job).directory.startswith("/home/llm/.relaunch/")
 
 
+@pytest.mark.slow
 def test_memory_that_somebody_unseen_holds_is_not_free(story: Story, desk: Place, fleet: Fleet) -> None:
     fleet.faults.gpu_hold(desk.node, 0, 3000)
     deployment = story.deploy_standin(desk, cards=(0,), **IMPATIENT)
@@ -72,6 +73,7 @@ def test_memory_that_somebody_unseen_holds_is_not_free(story: Story, desk: Place
     assert "kill" not in [choice["key"] for choice in gate.choices], "nobody was seen who could be killed"
 
 
+@pytest.mark.slow
 def test_with_sudo_everybody_is_seen(story: Story, desk: Place, fleet: Fleet) -> None:
     desk.node.allow_sudo("llm")
     with_sudo(desk)
@@ -112,6 +114,7 @@ def test_a_server_of_another_user_is_stopped_by_sudo(story: Story, desk: Place) 
     assert not desk.servers(deployment.port)
 
 
+@pytest.mark.slow
 def test_a_server_of_another_user_without_sudo_is_named_and_left(story: Story, desk: Place) -> None:
     deployment, server = roots_server(story, desk)
     job = story.ask(deployment, JobKind.STOP)
@@ -120,6 +123,7 @@ def test_a_server_of_another_user_without_sudo_is_named_and_left(story: Story, d
     assert "this login may not see who" in job.summary, told(job)
 
 
+@pytest.mark.slow
 def test_a_password_is_asked_for(story: Story, desk: Place) -> None:
     """Ticked, but not allowed on the host: a sentence says what to write there."""
     with_sudo(desk)
@@ -139,6 +143,7 @@ def test_a_password_is_asked_for(story: Story, desk: Place) -> None:
     story.start(deployment)
 
 
+@pytest.mark.slow
 def test_a_password_that_is_wanted_meanwhile_stops_nobody_else(story: Story, desk: Place) -> None:
     """The right is taken away after the plan: nobody is signalled, nothing is started, and the page says why."""
     desk.node.allow_sudo("llm")
