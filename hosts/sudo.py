@@ -5,15 +5,16 @@ The panel asks with `sudo -n`, which never waits for a password but ends with a 
 
 import re
 
-SAID = re.compile(rb"^sudo: .*$|^.*\bsudo: (?:command )?not found.*$", re.M)
+SAID = re.compile(rb"^sudo: (?!unable to resolve host).*$|^.*\bsudo: (?:command )?not found.*$", re.M)
+"""Not what it only remarks: it goes on where it cannot resolve the host's own name."""
 
 
 def refusal(output: bytes) -> str:
-    """What sudo said, as a sentence for a person; empty when sudo said nothing."""
-    found = SAID.search(output)
-    if found is None:
+    """What sudo said at last, as a sentence for a person; empty when it refused nothing."""
+    said = SAID.findall(output)
+    if not said:
         return ""
-    words = found.group().decode(errors="replace").strip()
+    words = said[-1].decode(errors="replace").strip()
     if "not found" in words and not words.startswith("sudo:"):
         return "There is no sudo on this host."
     if "password is required" in words:
