@@ -117,6 +117,7 @@ def holders(
     if isinstance(facts.processes, Unknown):
         return facts.processes
     names = names_of_files(facts, labels)
+    on_node = _on_node(ours, facts, facts.processes)
     strangers: list[HolderSeen] = []
     co_tenants: list[HolderSeen] = []
     for holder in facts.files.holders:
@@ -125,7 +126,7 @@ def holders(
         if not held or process is None or process.is_dead_zombie or process.comm in HOUSEKEEPERS:
             continue
         seen = _holder(facts, process, held, deployment=_deployment(process, facts.files, facts.processes, launches))
-        if (process.pid, process.start_time) in ours or (seen.inner, process.start_time) in ours:
+        if (process.pid, process.start_time) in ours or process.pid in on_node:
             continue
         users = {facts.owners.get(process.pid, ""), "" if process.uid is None else str(process.uid)} - {""}
         users |= {"root"} if process.uid == 0 else set()
@@ -158,15 +159,33 @@ def _deployment(process: Process, files: OpenFiles, table: ProcessTable, launche
 
 
 def pids_inside(facts: HostFacts) -> dict[tuple[int, int], int] | Unknown:
-    """(pid in its container, start time) -> pid on the node, from the node's look. For containers of this node."""
+    """(pid in its container, start time) -> pid on the node, from the node's look. For containers of this node.
+
+    Two containers may each have a process of that number that started in the same tick: these are left out.
+    """
     if isinstance(facts.processes, Unknown):
         return facts.processes
     if isinstance(facts.nspids, Unknown):
         return facts.nspids
-    known = facts.processes.by_pid
-    return {
-        (chain[1], known[pid].start_time): pid for pid, chain in facts.nspids.items() if len(chain) > 1 and pid in known
-    }
+    return _by_inner(facts.nspids, facts.processes)
+
+
+def _by_inner(chains: Mapping[int, Sequence[int]], table: ProcessTable) -> dict[tuple[int, int], int]:
+    """As ``pids_inside``; ``chains``: all pids of a process, from the node's to its own."""
+    found: dict[tuple[int, int], list[int]] = {}
+    for pid, chain in chains.items():
+        if len(chain) > 1 and pid in table.by_pid:
+            found.setdefault((chain[1], table.by_pid[pid].start_time), []).append(pid)
+    return {inner: pids[0] for inner, pids in found.items() if len(pids) == 1}
+
+
+def _on_node(ours: Collection[tuple[int, int]], facts: HostFacts, table: ProcessTable) -> set[int]:
+    """The pids of ``ours`` in the node's look, where they are a container's; whoever may be another's is left out."""
+    if not ours:
+        return set()
+    details = {pid: detail.pids for pid, detail in facts.details.items()}
+    inside = _by_inner(details if isinstance(facts.nspids, Unknown) else facts.nspids, table)
+    return {inside[who] for who in ours if who in inside}
 
 
 def labels_of(cards: Sequence[Card]) -> dict[str, str]:

@@ -3,7 +3,7 @@
 import pytest
 
 from deployments.decisions.verify import HolderSeen
-from deployments.plan.cards import Card, Held, cards_seen, holders, memory_of, memory_on
+from deployments.plan.cards import Card, Held, cards_seen, holders, memory_of, memory_on, pids_inside
 from deployments.plan.sharing import Rules
 from hosts.probe.frames import Unknown
 from tests.deployments.machine import CARDS, Machine, Proc, idle_machine, serving_machine
@@ -77,6 +77,23 @@ def test_the_node_knows_a_containers_process_by_its_inner_pid_and_start_time() -
     )
     assert held(node, ours={(101, 1001)}) == [5200]
     assert held(node, ours={(101, 1111), (102, 1002)}) == [5100]
+    node.broken["nspids"] = None
+    assert held(node, ours={(101, 1001)}) == [5200]
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_whoever_may_be_another_containers_is_not_taken_for_ours(asked: bool) -> None:
+    """Two containers that start at once may have a process of the same number and tick."""
+    node = idle_machine().add(
+        Proc(5100, 1001, cards=(0,), pids=(5100, 101)),
+        Proc(6100, 1001, cards=(0,), pids=(6100, 101)),
+        Proc(5200, 1002, cards=(1,), pids=(5200, 102)),
+    )
+    if not asked:
+        node.broken["nspids"] = None
+    assert held(node, ours={(101, 1001), (102, 1002)}) == [5100, 6100]
+    inside = pids_inside(node.facts())
+    assert inside == {(102, 1002): 5200} if asked else isinstance(inside, Unknown)
 
 
 def test_without_a_list_of_cards_every_holder_may_hold_ours() -> None:
