@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from dataclasses import dataclass, replace
 
@@ -103,7 +104,7 @@ def _look(ctx: StepContext, record: Record | None, planned: Planned) -> Looked:
     first: HostFacts | None = None
     more: list[Check] = []
     unusable: tuple[str, ...] = ()
-    began = timezone.now()
+    began: float | None = None
     policy = _policy(ctx)
     seconds = int(max(policy.stuck_seconds, policy.memory_seconds, policy.port_seconds)) + 30
     with ctx.link() as transport:
@@ -118,8 +119,8 @@ def _look(ctx: StepContext, record: Record | None, planned: Planned) -> Looked:
             sudo=ctx.host.sudo,
             tick=ctx.tick,
         ):
-            if first is None:
-                first = facts
+            if began is None or first is None:
+                began, first = time.monotonic(), facts  # the way to the host takes nothing from the limits
                 more, unusable = _usable(ctx, facts, None if ctx.host.machine != ctx.host else facts)
             port = port_verdict(facts, ctx.deployment.port, launches=launches)
             for gpus in (facts.gpus, *facts.again):
@@ -130,7 +131,7 @@ def _look(ctx: StepContext, record: Record | None, planned: Planned) -> Looked:
                     show_round(ctx, seen, more)
                     more = []
                 rounds.append(seen)
-            elapsed = (timezone.now() - began).total_seconds()
+            elapsed = time.monotonic() - began
             verdict = decide(list(rounds), policy, elapsed=elapsed)
             if isinstance(verdict, Free):
                 verdict = _unless_it_returns(ctx, facts, record, elapsed)

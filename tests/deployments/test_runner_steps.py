@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from datetime import timedelta
 
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
+from django.utils import timezone
 
 from deployments.lifecycle import CheckStatus, JobKind, JobState
 from deployments.models import Check, Effect, Launch
@@ -188,6 +191,36 @@ def test_where_files_may_not_be_looked_at_memory_decides_and_the_page_says_so(se
     assert serving.work().state == JobState.SUCCEEDED, serving.job.summary
     shown = Check.objects.get(step__name="verify", key="holders")
     assert (shown.status, shown.value) == (CheckStatus.UNKNOWN, "") and shown.detail
+
+
+def _shift(monkeypatch: pytest.MonkeyPatch, *, monotonic: bool) -> None:
+    """From here on an hour has passed: for the machine's clock, which may be set, or really."""
+    now, steady = timezone.now(), time.monotonic
+    monkeypatch.setattr(timezone, "now", lambda: now + timedelta(hours=1))
+    if monotonic:
+        monkeypatch.setattr(time, "monotonic", lambda: steady() + 3600)
+
+
+@pytest.mark.parametrize(("when", "monotonic"), [("watch", True), ("round", False)])
+def test_neither_a_slow_link_nor_a_clock_that_is_set_takes_from_the_limits(
+    serving: Story, monkeypatch: pytest.MonkeyPatch, when: str, monotonic: bool
+) -> None:
+    serving.request()
+    serving.approve()
+    serving.host.leaks = True
+    rounds: list[int] = []
+
+    def released() -> None:
+        rounds.append(1)
+        if when == "round" and len(rounds) == 2:
+            _shift(monkeypatch, monotonic=monotonic)
+        if len(rounds) == 5:
+            serving.host.machine.cards = dict.fromkeys(serving.host.machine.cards, 4)
+
+    serving.host.before["round"] = released
+    if when == "watch":
+        serving.host.before["watch"] = lambda: _shift(monkeypatch, monotonic=monotonic)
+    assert serving.work().state == JobState.SUCCEEDED, serving.job.summary
 
 
 # --- Through what looks after the server
