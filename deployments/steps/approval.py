@@ -12,18 +12,24 @@ from deployments.steps.base import StepContext
 
 
 def answer_stands(ctx: StepContext, gate: Gate) -> bool:
-    """Is it in time, and may the person who gave it still give it? When not, the job's log says why.
+    """Is it in time, and may the person who gave it still give it? When not, the job's log says why."""
+    why_not = why_it_does_not_count(ctx, gate)
+    if why_not:
+        ctx.say(why_not)
+    return not why_not
+
+
+def why_it_does_not_count(ctx: StepContext, gate: Gate) -> str:
+    """A sentence; empty when the answer stands.
 
     Somebody who was switched off meanwhile, or has lost the role, approves nothing that is yet to begin.
     """
     limit = gate.expires_at or (gate.answered_at or gate.opened_at) + timedelta(minutes=ctx.deployment.approval_minutes)
     if timezone.now() >= limit:
-        ctx.say(f"The answer of {gate.answered_by_name} is too old to be used: it does not count.")
-        return False
+        return f"The answer of {gate.answered_by_name} is too old to be used: it does not count."
     action = next((choice["action"] for choice in gate.choices if choice["key"] == gate.answer), Action.APPROVE)
     person = gate.answered_by
     # Who may approve may also say no, as when the answer was given.
     if may(person, Action(action)) or (action == Action.ASK and may(person, Action.APPROVE)):
-        return True
-    ctx.say(f"{gate.answered_by_name} may not decide this any more: the answer does not count.")
-    return False
+        return ""
+    return f"{gate.answered_by_name} may not decide this any more: the answer does not count."

@@ -30,7 +30,7 @@ from deployments.plan.collect import look_at_node
 from deployments.plan.plan import Plan
 from deployments.remote.locks import take_cards
 from deployments.steps import managed, signals
-from deployments.steps.approval import answer_stands
+from deployments.steps.approval import why_it_does_not_count
 from deployments.steps.base import GateOpened, StepContext, StepFailed
 from deployments.steps.plan import approve_anew_if_stale, make
 from deployments.steps.signals import Living, Order
@@ -133,7 +133,7 @@ def _is_container(ctx: StepContext) -> bool:
 
 def _is_confirmed(ctx: StepContext, rung: Rung) -> bool:
     answer = ctx.answered(GATES[rung])
-    return answer is not None and answer.answer == "kill" and answer_stands(ctx, answer)
+    return answer is not None and answer.answer == "kill" and not why_it_does_not_count(ctx, answer)
 
 
 def _look(ctx: StepContext, record: Record, seconds: float) -> Living:
@@ -212,6 +212,8 @@ def _show(ctx: StepContext, alive: Mapping[int, str], total: int) -> None:
 def _ask_unless_told_to_wait(ctx: StepContext, rung: Rung, living: Living) -> None:
     """Open the rung's gate; a person who said *wait* gets the rung before once more."""
     told = ctx.answer(GATES[rung])
+    if told is not None and told.answer == "kill":
+        ctx.say(why_it_does_not_count(ctx, told))  # or the rung would have been climbed
     if told is not None and told.answer == "leave":
         raise StepFailed(
             f"{told.answered_by_name} decided not to kill what is left of the server.",

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from deployments import services
 from deployments.lifecycle import JobKind, JobState, LaunchState, StepState
-from deployments.models import Gate, Launch
+from deployments.models import Deployment, Gate, Launch
 from deployments.steps import base
 from hosts.models import Host
 from hosts.transport.base import LinkLost
@@ -275,6 +275,24 @@ def test_a_confirmed_kill_is_not_done_by_the_word_of_somebody_who_may_not_any_mo
     User.objects.filter(username="approver").update(is_active=False)
     assert serving.work().state == JobState.WAITING
     assert "stop KILL" not in serving.host.sent
+
+
+def test_that_an_answer_is_too_old_is_said_once(serving: Story) -> None:
+    """The ladder asks for it at each of its turns, of which there are many while it waits."""
+    serving.host.deaf.add("TERM")
+    serving.deployment.kill_own_by_itself = False
+    serving.deployment.term_seconds = 0
+    serving.deployment.save()
+    serving.request(JobKind.STOP)
+    serving.approve()
+    serving.work()
+    serving.answer("kill")
+    long_ago(kind="kill")
+    Deployment.objects.update(term_seconds=1)
+    turns = serving.host.sent.count("stop watch")
+    assert serving.work().state == JobState.WAITING
+    assert serving.host.sent.count("stop watch") > turns + 1, "it took one turn only"
+    assert serving.log().count("too old to be used") == 1
 
 
 def test_a_host_that_has_become_look_only_is_left_alone(serving: Story) -> None:
