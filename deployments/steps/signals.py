@@ -30,7 +30,8 @@ class Rebooted(Exception):
 class Order:
     """What is sent to ``host``, whose boot is ``boot_id``. ``signal``: TERM, KILL, or empty to watch only.
 
-    ``through``: a manager's command instead of the signal. ``take_cards``: lock the deployment's cards with it.
+    ``boot_id`` may be empty where nobody is signalled. ``through``: a manager's command instead of the signal.
+    ``take_cards``: lock the deployment's cards with it.
     ``seconds``: how long to watch; 0 looks once.
     """
 
@@ -43,6 +44,11 @@ class Order:
     seconds: float
     through: tuple[str, ...] = ()
     take_cards: bool = False
+
+    @property
+    def about(self) -> tuple[Who, ...]:
+        """Those who are to end, or to be watched; a manager ends the whole server."""
+        return self.targets if self.signal and not self.through else self.watched
 
     @property
     def command(self) -> str:
@@ -59,7 +65,17 @@ class Living:
     alive: dict[int, str] = field(default_factory=dict)
     waits: dict[int, str] = field(default_factory=dict)
     denied: list[int] = field(default_factory=list)
-    """Processes that this login may not signal, where that does not end the step."""
+    """Processes that this login may not signal."""
+    sent: list[int] = field(default_factory=list)
+    """Those to which the signal was sent; the others were ``gone`` before."""
+    gone: list[int] = field(default_factory=list)
+    is_known: bool = False
+    """The host has said who lives."""
+
+    @property
+    def outcome(self) -> str:
+        """For the history."""
+        return f"{len(self.alive)} left" if self.alive else "all gone"
 
 
 def send(ctx: StepContext, order: Order, *, heard: Heard, may_be_denied: bool = False) -> Living:
@@ -68,15 +84,26 @@ def send(ctx: StepContext, order: Order, *, heard: Heard, may_be_denied: bool = 
     Raises StepFailed when the host refuses, a manager could not, or a signal is not allowed (``may_be_denied``: that
     is returned instead), LinkLost when it is not known who lives, and Rebooted.
     """
-    who = order.targets if order.signal else order.watched
+    if order.signal and not order.boot_id:
+        raise StepFailed(
+            f"It is not known since which boot of {order.host} these processes run, so nothing was signalled.",
+            hint="A number may be another process's after a boot. Ask for the job again.",
+        )
     effect = ctx.effect(
         order.kind,
         command=order.command,
-        target={"processes": [list(one) for one in who], "boot": order.boot_id, "host": order.host.name},
+        target={"processes": [list(one) for one in order.about], "boot": order.boot_id, "host": order.host.name},
     )
-    living = _watch(ctx, order, heard, may_be_denied)
-    left = sorted(living.alive)
-    effect.done(f"{len(left)} left" if left else "all gone", alive=left, denied=living.denied)
+    living, outcome = Living(), "result not known"
+    try:
+        _watch(ctx, order, heard, living, may_be_denied=may_be_denied)
+        outcome = living.outcome
+    except (StepFailed, Rebooted) as error:
+        outcome = str(error)
+        raise
+    finally:
+        left = sorted(living.alive) if living.is_known else None
+        effect.done(outcome, alive=left, sent=living.sent, gone=living.gone, denied=living.denied)
     return living
 
 
@@ -103,16 +130,21 @@ def _words(whos: Sequence[Who]) -> list[str]:
     return [f"{pid}:{start}" for pid, start in whos]
 
 
-def _watch(ctx: StepContext, order: Order, heard: Heard, may_be_denied: bool) -> Living:
-    living = Living()
-    said_who_lives = False
+def _watch(ctx: StepContext, order: Order, heard: Heard, living: Living, *, may_be_denied: bool) -> None:
+    """Fill ``living`` as the host speaks. It first says of each target what came of it, then again and again who lives.
+
+    What a signal was not allowed to do is raised after that, or others that were signalled would not be known.
+    """
+    denied: StepFailed | None = None
     unwilling: StepFailed | None = None
     with ctx.links(order.host) as transport:
         for said in remote.follow(transport, _script(ctx, order), tick=ctx.tick):
             match said.word:
                 case "alive":
                     living.alive = {int(pid): state for pid, _, state in (word.partition(":") for word in said.rest)}
-                    said_who_lives = True
+                    living.is_known = True
+                    if living.alive and denied is not None:
+                        raise denied
                     heard(living.alive)
                     if living.alive and unwilling is not None:
                         raise unwilling
@@ -120,18 +152,24 @@ def _watch(ctx: StepContext, order: Order, heard: Heard, may_be_denied: bool) ->
                     living.waits[int(said.rest[0])] = " ".join(said.rest[1:])
                 case "gpu":
                     ctx.reading_said(said.rest)
-                case "denied" | "nosudo" if may_be_denied:
+                case "sent":
+                    living.sent.append(int(said.rest[1]))
+                case "gone":
+                    living.gone.append(int(said.rest[0]))
+                case "denied" | "nosudo":
                     living.denied.append(int(said.rest[0]))
-                    ctx.say(_not_allowed(said).message)
+                    if may_be_denied:
+                        ctx.say(_not_allowed(said).message)
+                    else:
+                        denied = denied or _not_allowed(said)
                 case "manager":
                     unwilling = _manager_said(ctx, said)
                 case _:
                     _trouble(ctx, said)
     if living.alive and unwilling is not None:
         raise unwilling
-    if not said_who_lives:
-        raise LinkLost("The host did not say who still lives.")
-    return living
+    if not living.is_known:
+        raise denied or LinkLost("The host did not say who still lives.")
 
 
 def _trouble(ctx: StepContext, said: Said) -> None:
@@ -139,13 +177,11 @@ def _trouble(ctx: StepContext, said: Said) -> None:
         case "fenced":
             raise ctx.fenced(said.rest)
         case "rebooted":
-            raise Rebooted
+            raise Rebooted("the host has booted since")
         case "locked":
             raise StepFailed(f"{locked_by(said)} Nothing was stopped.", hint="Wait for that job, or ask that person.")
         case "refused":
             raise StepFailed(f"The host refused: {said.text}.", hint="Mend that on the host, then try again.")
-        case "denied" | "nosudo":
-            raise _not_allowed(said)
 
 
 def _not_allowed(said: Said) -> StepFailed:

@@ -65,6 +65,8 @@ class FakeHost:
     log: str = "loading\n" + READY
     exit_code: int | None = None
     deaf: set[str] = field(default_factory=set)
+    denied: set[int] = field(default_factory=set)
+    """Processes that the login may not signal."""
     leaks: bool = False
     reachable: bool = True
     through: Callable[[str], list[str]] = lambda command: []
@@ -166,6 +168,9 @@ class FakeHost:
             proc = self.machine.procs.get(pid)
             if proc is None or proc.start != start:
                 lines.append(f"gone {pid}")
+                continue
+            if pid in self.denied:
+                lines.append(f"denied {pid}")
                 continue
             lines.append(f"sent {values['SIGNAL']} {pid}")
             if values["SIGNAL"] not in self.deaf:

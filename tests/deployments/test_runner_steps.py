@@ -12,9 +12,10 @@ from django.test import Client
 from django.utils import timezone
 
 from deployments.lifecycle import CheckStatus, JobKind, JobState
-from deployments.models import Check, Effect, Launch
+from deployments.models import Check, Deployment, Effect, Launch
+from hosts.transport.base import LinkLost
 from tests.deployments.machine import Proc
-from tests.deployments.support import Story
+from tests.deployments.support import Story, raising
 
 pytestmark = pytest.mark.django_db
 ClientOf = Callable[[User], Client]
@@ -70,6 +71,47 @@ def test_what_cannot_be_killed_is_said_plainly(serving: Story) -> None:
     serving.approve()
     assert serving.work().state == JobState.FAILED
     assert "cannot be killed" in serving.job.summary and "reboot" in serving.job.hint
+
+
+def test_what_was_signalled_before_one_that_may_not_be_is_in_the_history(serving: Story) -> None:
+    serving.host.deaf |= {"TERM", "KILL"}
+    serving.host.denied = {101}
+    Deployment.objects.update(term_seconds=0, kill_seconds=0)
+    serving.request(JobKind.STOP)
+    serving.approve()
+    serving.host.before["stop KILL"] = lambda: serving.host.machine.procs.__delitem__(102)
+    assert serving.work().state == JobState.FAILED
+    assert "may not signal process 101" in serving.job.summary
+    kill = Effect.objects.get(kind="signal KILL")
+    assert kill.finished_at is not None and "may not signal process 101" in kill.outcome
+    assert kill.result == {"sent": [100, 103], "gone": [102], "denied": [101], "alive": [100, 101, 103]}
+
+
+def test_an_act_whose_answer_is_lost_is_said_to_have_no_known_result(serving: Story) -> None:
+    serving.request(JobKind.STOP)
+    serving.approve()
+    serving.host.after["stop TERM"] = raising(LinkLost("gone"))
+    assert serving.work().state == JobState.UNKNOWN
+    act = Effect.objects.get()
+    assert (act.outcome, act.result) == ("result not known", {"sent": [], "gone": [], "denied": [], "alive": None})
+    assert "signal TERM: result not known" in serving.job.summary
+
+
+def test_nobody_is_signalled_whose_boot_is_not_known(serving: Story) -> None:
+    """The numbers of processes begin anew with each boot."""
+    serving.request()
+    serving.approve()
+    Deployment.objects.update(memory_seconds=0)
+    stranger = Proc(9, 90, "trainer", "python train.py", uid=1000, cards=(0,))
+    serving.host.after["stop TERM"] = lambda: serving.host.machine.procs.update({9: stranger})
+    serving.work()
+    serving.answer("kill")
+    step = serving.job.steps.get(name="verify")
+    step.data["strangers_boot"] = ""
+    step.save()
+    assert serving.work().state == JobState.FAILED
+    assert "not known since which boot" in serving.job.summary
+    assert 9 in serving.host.machine.procs and not Effect.objects.filter(kind="kill strangers")
 
 
 def test_cards_that_another_panel_has_locked(serving: Story) -> None:
@@ -247,7 +289,9 @@ def test_a_unit_is_asked_to_stop_its_server_and_nobody_is_signalled(unit: Story)
     unit.host.through = systemctl
     assert unit.work().state == JobState.SUCCEEDED, unit.job.summary
     assert asked == ["systemctl stop chat.service"]
-    assert [effect.kind for effect in Effect.objects.all()] == ["stop by its manager"]
+    act = Effect.objects.get()
+    assert act.kind == "stop by its manager"
+    assert act.target["processes"] == [[100, 1000], [101, 1001], [102, 1002], [103, 1003]]
 
 
 def test_a_unit_that_may_not_be_stopped_is_not_killed_behind_its_back(unit: Story) -> None:
