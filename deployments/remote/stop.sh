@@ -2,14 +2,14 @@
 # SIGNAL: a name, or empty to watch only. TARGETS and WATCHED: "pid:start" words. SECONDS_MAX: how long to watch.
 # SUDO: signal.sh.
 # THROUGH: a command by which the server's manager ends it, instead of a signal.
+# ANSWER: a name for what that command says, which stays for later calls that only watch.
 same_boot
 take_fence
 
 # Not waited for: the manager has time-outs of its own, and what counts is who lives.
-ASKED=''
+ASKED=${ANSWER:+$BASE/asked.$ANSWER}
 ask_manager() {
     rm -f "$BASE"/asked.*
-    ASKED=$BASE/asked.$$
     {
         TEXT=$(sh -c "$THROUGH" 2>&1)
         echo "$? $(printf '%s' "$TEXT" | tail -n 1)" > "$ASKED.new"
@@ -20,7 +20,6 @@ ask_manager() {
 tell_manager() {
     [ -n "$ASKED" ] && [ -r "$ASKED" ] || return 0
     read -r STATUS TEXT < "$ASKED"
-    rm -f "$ASKED"
     ASKED=''
     say manager "$STATUS" "$TEXT"
 }

@@ -31,7 +31,8 @@ class Order:
     """What is sent to ``host``, whose boot is ``boot_id``. ``signal``: TERM, KILL, or empty to watch only.
 
     ``boot_id`` may be empty where nobody is signalled. ``through``: a manager's command instead of the signal.
-    ``take_cards``: lock the deployment's cards with it.
+    ``answer``: the name of what that command says, also for a later order that only watches. ``take_cards``: lock the
+    deployment's cards with it.
     ``seconds``: how long to watch; 0 looks once.
     """
 
@@ -43,6 +44,7 @@ class Order:
     watched: tuple[Who, ...]
     seconds: float
     through: tuple[str, ...] = ()
+    answer: str = ""
     take_cards: bool = False
 
     @property
@@ -71,6 +73,8 @@ class Living:
     gone: list[int] = field(default_factory=list)
     is_known: bool = False
     """The host has said who lives."""
+    manager_is_silent: bool = False
+    """A manager was asked to stop the server, and its tool has not come back so far."""
 
     @property
     def outcome(self) -> str:
@@ -121,6 +125,7 @@ def _script(ctx: StepContext, order: Order) -> Script:
         signal=order.signal,
         targets=[] if order.through else _words(order.targets if order.signal else ()),
         through=shlex.join(order.through),
+        answer=order.answer,
         watched=_words(order.watched),
         seconds_max=max(1, round(order.seconds)) if order.seconds else 0,
     )
@@ -137,6 +142,7 @@ def _watch(ctx: StepContext, order: Order, heard: Heard, living: Living, *, may_
     """
     denied: StepFailed | None = None
     unwilling: StepFailed | None = None
+    living.manager_is_silent = bool(order.answer)
     with ctx.links(order.host) as transport:
         for said in remote.follow(transport, _script(ctx, order), tick=ctx.tick):
             match said.word:
@@ -164,6 +170,7 @@ def _watch(ctx: StepContext, order: Order, heard: Heard, living: Living, *, may_
                         denied = denied or _not_allowed(said)
                 case "manager":
                     unwilling = _manager_said(ctx, said)
+                    living.manager_is_silent = False
                 case _:
                     _trouble(ctx, said)
     if living.alive and unwilling is not None:

@@ -92,9 +92,11 @@ def _through(ctx: StepContext, made: Plan) -> list[str]:
     return made.manager.stop_argv(seconds=ctx.deployment.term_seconds, sudo=ctx.host.sudo)
 
 
-def _policy(ctx: StepContext) -> StopPolicy:
+def _policy(ctx: StepContext, record: Record) -> StopPolicy:
+    """A manager gets the time for its own SIGKILL too: `docker stop -t` sends that when SIGTERM has had its time."""
     policy = ctx.deployment
-    return StopPolicy(policy.term_seconds, policy.kill_seconds, policy.kill_reach)
+    longer = policy.kill_seconds if record.through else 0
+    return StopPolicy(policy.term_seconds + longer, policy.kill_seconds, policy.kill_reach)
 
 
 def _climb(ctx: StepContext, record: Record) -> None:
@@ -112,7 +114,10 @@ def _climb(ctx: StepContext, record: Record) -> None:
             confirmed=frozenset(rung for rung in GATES if _is_confirmed(ctx, rung)),
             through_node=_is_container(ctx),
         )
-        match decide(record, seen, _policy(ctx)):
+        action = decide(record, seen, _policy(ctx, record))
+        if living.manager_is_silent and isinstance(action, Signal | Ask):
+            _manager_is_silent(ctx, record)
+        match action:
             case Gone():
                 return
             case Wait(seconds):
@@ -138,13 +143,15 @@ def _is_confirmed(ctx: StepContext, rung: Rung) -> bool:
 
 def _look(ctx: StepContext, record: Record, seconds: float) -> Living:
     """Who lives after up to ``seconds``."""
-    order = Order(EffectKind.WATCH, ctx.host, record.boot_id, "", (), record.processes, seconds)
+    asked = ctx.step.data.get("asked", "")
+    order = Order(EffectKind.WATCH, ctx.host, record.boot_id, "", (), record.processes, seconds, answer=asked)
     return _send(ctx, order)
 
 
 def _signal(ctx: StepContext, record: Record, rung: Rung, targets: tuple[Who, ...]) -> Living:
     """The rung's signal, sent on the host; a manager is asked instead of SIGTERM, or it would start it again."""
-    seconds = ctx.deployment.term_seconds if rung == Rung.TERM else ctx.deployment.kill_seconds
+    policy = _policy(ctx, record)
+    seconds = policy.term_seconds if rung == Rung.TERM else policy.kill_seconds
     through = record.through if rung == Rung.TERM else ()
     if through:
         ctx.say(f"Asking the {record.manager} to stop the server; waiting up to {seconds:.0f} s.")
@@ -162,6 +169,7 @@ def _signal(ctx: StepContext, record: Record, rung: Rung, targets: tuple[Who, ..
         record.processes,
         seconds,
         through,
+        f"{ctx.step.pk}-{ctx.claim.fence}" if through else "",
         take_cards=not _is_container(ctx),
     )
     return _send(ctx, order, climbed=rung)
@@ -180,7 +188,7 @@ def _send(ctx: StepContext, order: Order, *, climbed: Rung | None = None) -> Liv
     def heard(alive: Mapping[int, str]) -> None:
         nonlocal climbed
         if climbed is not None:
-            ctx.remember(rung=climbed, at=began.isoformat())
+            ctx.remember(rung=climbed, at=began.isoformat(), asked=order.answer)
             climbed = None
         _show(ctx, alive, len(order.watched))
 
@@ -280,6 +288,15 @@ def _cannot_be_killed(ctx: StepContext, left: Sequence[Who], living: Living) -> 
     raise StepFailed(
         f"Processes {named} cannot be killed: the kernel does not let go of them ({states}).",
         hint=f"The card needs a reset or {ctx.host.machine} a reboot, by a person. Ask who looks after it.",
+    )
+
+
+def _manager_is_silent(ctx: StepContext, record: Record) -> NoReturn:
+    """It may yet do what it was asked to: nobody is signalled behind its back."""
+    raise StepFailed(
+        f"The {record.manager} has not answered in {_policy(ctx, record).term_seconds:.0f} s, and the server still "
+        "lives. It got no signal.",
+        hint=f"It may still be stopped there. Look at the {record.manager} on {ctx.host}, then ask for the job again.",
     )
 
 

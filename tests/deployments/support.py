@@ -71,6 +71,8 @@ class FakeHost:
     reachable: bool = True
     through: Callable[[str], list[str]] = lambda command: []
     """What a manager's own tool does and says."""
+    answered: list[str] = field(default_factory=list)
+    """What it has said since; whoever knows by what name it was asked is told."""
     uses: int = 40_000
     """MiB of each card that a server takes."""
     used_before: dict[str, int] = field(default_factory=dict)
@@ -82,6 +84,7 @@ class FakeHost:
     sent: list[str] = field(default_factory=list)
     before: dict[str, Callable[[], None]] = field(default_factory=dict)
     after: dict[str, Callable[[], None]] = field(default_factory=dict)
+    _asked: str = ""
     _pids: Iterator[int] = field(default_factory=lambda: iter(range(500, 900, 10)))
 
     def __post_init__(self) -> None:
@@ -162,7 +165,12 @@ class FakeHost:
         return [values["MODE"]]
 
     def _stop(self, values: dict[str, str]) -> list[str]:
-        lines = self.through(values["THROUGH"]) if values["THROUGH"] else []
+        lines: list[str] = []
+        if values["THROUGH"]:
+            self._asked = values["ANSWER"]
+            lines = self.through(values["THROUGH"])
+        elif values["ANSWER"] and values["ANSWER"] == self._asked:
+            lines = [*self.answered]
         for word in values["TARGETS"].split():
             pid, start = map(int, word.split(":"))
             proc = self.machine.procs.get(pid)

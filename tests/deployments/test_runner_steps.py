@@ -302,10 +302,43 @@ def test_a_unit_that_may_not_be_stopped_is_not_killed_behind_its_back(unit: Stor
 
 
 def test_what_a_manager_leaves_alive_is_killed_by_the_ladder(unit: Story) -> None:
-    unit.deployment.term_seconds = 0
-    unit.deployment.save()
+    Deployment.objects.update(term_seconds=0, kill_seconds=0)
+    unit.host.through = lambda command: ["manager 0"]
     assert unit.work().state == JobState.SUCCEEDED
     assert [kind for kind in unit.host.sent if kind.startswith("stop")] == ["stop TERM", "stop KILL"]
+
+
+def test_behind_the_back_of_a_manager_that_does_not_answer_nobody_is_killed(unit: Story) -> None:
+    Deployment.objects.update(term_seconds=0, kill_seconds=0)
+    assert unit.work().state == JobState.FAILED
+    assert "systemd unit chat.service has not answered in 0 s" in unit.job.summary
+    assert "stop KILL" not in unit.host.sent and len(unit.host.machine.procs) == 4
+
+
+@pytest.mark.parametrize(
+    ("answered", "words"),
+    [(["manager 4 Access denied"], "Access denied"), ([], "has not answered"), (["manager 0"], "")],
+)
+def test_who_takes_over_knows_what_the_manager_has_answered(unit: Story, answered: list[str], words: str) -> None:
+    stopping: list[bool] = []
+    unit.host.after["stop TERM"] = lambda: stopping.append(True)
+    assert unit.work(told_to_stop=lambda: bool(stopping)).state == JobState.QUEUED
+    unit.host.answered = answered
+    Deployment.objects.update(term_seconds=0, kill_seconds=0)
+    assert unit.work().state == (JobState.FAILED if words else JobState.SUCCEEDED), unit.job.summary
+    assert words in unit.job.summary and ("stop KILL" in unit.host.sent) == (not words)
+
+
+def test_a_manager_has_the_time_for_its_own_kill(unit: Story) -> None:
+    Deployment.objects.update(term_seconds=20, kill_seconds=10)
+
+    def systemctl(command: str) -> list[str]:
+        unit.host.end(100)
+        return ["manager 0"]
+
+    unit.host.through = systemctl
+    assert unit.work().state == JobState.SUCCEEDED
+    assert "waiting up to 30 s" in unit.log()
 
 
 # --- Running requests

@@ -36,10 +36,12 @@ def stop(
     watched: list[str] | None = None,
     seconds: int = 5,
     through: str = "",
+    answer: str = "",
     **values: object,
 ) -> list[Said]:
     watch = list(targets) if watched is None else watched
     known = {"signal": signal, "targets": list(targets), "watched": watch, "through": through, "seconds_max": seconds}
+    known["answer"] = answer or ("5-1" if through else "")
     return host.run(host.script("signal", "stop", **({"sudo": ""} | known | values)))
 
 
@@ -157,3 +159,25 @@ def test_a_manager_that_hangs_holds_nobody_up(host: Host) -> None:
     server = sleeper(host)
     said = stop(host, watched=[server], through="sleep 30", seconds=1)
     assert words(said)[-1] == "end" and "manager" not in words(said)
+
+
+def test_a_later_call_that_only_watches_is_told_too_and_each_time(host: Host) -> None:
+    server = sleeper(host)
+    stop(host, watched=[server], through="sleep 30", answer="4-1", seconds=1)
+    go_on = host.home / "go-on"
+    slow = f"until [ -e {go_on} ]; do sleep 0.02; done; echo 'Access denied' >&2; exit 4"
+    assert "manager" not in words(stop(host, watched=[server], through=slow, answer="5-2", seconds=1))
+    go_on.touch()
+    wait_for((host.base / "asked.5-2").exists, what="the manager has answered")
+    for _ in range(2):
+        later = stop(host, signal="", watched=[server], answer="5-2", fence=9, seconds=0)
+        assert said_of(later, "manager") == ["4 Access denied"]
+    assert "manager" not in words(stop(host, signal="", watched=[server], answer="4-1", fence=9, seconds=0))
+    assert "manager" not in words(stop(host, signal="KILL", watched=[server], fence=9, seconds=0))
+
+
+def test_an_answer_of_before_is_none_to_a_new_question(host: Host) -> None:
+    server = sleeper(host)
+    asked = {"watched": [server], "answer": "5-1", "seconds": 1}
+    assert said_of(stop(host, through="exit 4", **asked), "manager") == ["4"]  # type: ignore[arg-type]
+    assert "manager" not in words(stop(host, through="sleep 30", **asked))  # type: ignore[arg-type]
