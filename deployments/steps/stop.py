@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import NoReturn
 
@@ -123,7 +123,7 @@ def _climb(ctx: StepContext, record: Record) -> None:
             case Wait(seconds):
                 living = _look(ctx, record, seconds)
             case Signal(Rung.NODE_KILL, targets):
-                living = _kill_from_node(ctx, targets)
+                living = _kill_from_node(ctx, record, targets)
             case Signal(rung, targets):
                 living = _signal(ctx, record, rung, targets)
             case Ask(rung):
@@ -303,7 +303,7 @@ def _manager_is_silent(ctx: StepContext, record: Record) -> NoReturn:
 # --- From the node
 
 
-def _kill_from_node(ctx: StepContext, targets: tuple[Who, ...]) -> Living:
+def _kill_from_node(ctx: StepContext, record: Record, targets: tuple[Who, ...]) -> Living:
     """The container's own way did not help: the same processes under their pids on the node."""
     facts = look_at_node(ctx)
     if facts is None or isinstance(facts.host, Unknown):
@@ -312,18 +312,35 @@ def _kill_from_node(ctx: StepContext, targets: tuple[Who, ...]) -> Living:
     if isinstance(inside, Unknown):
         raise StepFailed(f"The node could not be looked at: {inside.reason}", hint="Test the node on its page.")
     found = {who: (inside[who], who[1]) for who in targets if who in inside}
-    unseen = {pid: "?" for pid, start in targets if (pid, start) not in inside}
-    if not found:
-        _cannot_be_killed(ctx, targets, Living(unseen))
+    living = _kill_there(ctx, facts.host.boot_id, found) if found else Living()
+    return living if len(found) == len(targets) else _unless_ended(ctx, record, found)
+
+
+def _kill_there(ctx: StepContext, boot_id: str, found: Mapping[Who, Who]) -> Living:
+    """``found``: a process as the container knows it -> as the node does."""
     node, there = ctx.host.machine, tuple(found.values())
     ctx.say(f"Sending SIGKILL from {node} to {' '.join(str(pid) for pid, _ in there)}.")
-    order = Order(EffectKind.NODE_KILL, node, facts.host.boot_id, "KILL", there, there, ctx.deployment.kill_seconds)
+    order = Order(EffectKind.NODE_KILL, node, boot_id, "KILL", there, there, ctx.deployment.kill_seconds)
     living = _send(ctx, order, climbed=Rung.NODE_KILL)
     outside = {who[0]: pid for who, (pid, _) in found.items()}
     return Living(
-        {pid: living.alive[on_node] for pid, on_node in outside.items() if on_node in living.alive} | unseen,
+        {pid: living.alive[on_node] for pid, on_node in outside.items() if on_node in living.alive},
         {pid: living.waits[on_node] for pid, on_node in outside.items() if on_node in living.waits},
     )
+
+
+def _unless_ended(ctx: StepContext, record: Record, found: Collection[Who]) -> Living:
+    """Of those that the node did not show: most likely they have just ended. Only the container itself can tell."""
+    living = _look(ctx, record, 0)
+    missed = [str(pid) for pid, start in record.living(living.alive) if (pid, start) not in found]
+    if missed:
+        node, many = ctx.host.machine, len(missed) > 1
+        raise StepFailed(
+            f"Process{'es' if many else ''} {', '.join(missed)} of {ctx.host} cannot be found on {node} with "
+            f"certainty, so {'they were' if many else 'it was'} not signalled there.",
+            hint=f"End what is left by hand on {node}, or restart the container.",
+        )
+    return living
 
 
 def _ended(ctx: StepContext) -> None:

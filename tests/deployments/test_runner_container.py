@@ -130,7 +130,37 @@ def test_a_process_that_the_node_does_not_show_is_not_called_gone(container: Con
     del container.node.machine.procs[5102]
     container.node.after["stop KILL"] = lambda: [story.host.machine.procs.pop(pid) for pid in (100, 101, 103)] and None
     assert story.work().state == JobState.FAILED
-    assert "Processes 102 cannot be killed" in story.job.summary
+    assert "Process 102 of" in story.job.summary and "cannot be found on pve" in story.job.summary
+    killed = Effect.objects.get(kind=EffectKind.NODE_KILL).target["processes"]
+    assert killed == [[5100, 1000], [5101, 1001], [5103, 1003]]
+
+
+@pytest.mark.parametrize("ended", [(100, 101, 102, 103), (102,)])
+def test_who_ends_just_before_the_node_is_looked_at_is_gone(container: Container, ended: tuple[int, ...]) -> None:
+    story, node = container.story, container.node
+    story.request(JobKind.STOP)
+    story.approve()
+
+    def end() -> None:
+        if "stop KILL" in story.host.sent:
+            for pid in ended:
+                story.host.end(pid)
+                node.machine.procs.pop(pid + ON_NODE, None)
+
+    node.before["probe"] = end
+    node.after["stop KILL"] = lambda: [story.host.end(pid) for pid in (100, 101, 103)] and None
+    assert story.work().state == JobState.SUCCEEDED, story.job.summary
+    assert Effect.objects.filter(kind=EffectKind.NODE_KILL).count() == (len(ended) == 1)
+
+
+def test_who_lives_and_is_not_on_the_node_is_signalled_nowhere(container: Container) -> None:
+    story = container.story
+    story.request(JobKind.STOP)
+    story.approve()
+    container.node.machine.procs.clear()
+    assert story.work().state == JobState.FAILED
+    assert "Processes 100, 101, 102, 103 of" in story.job.summary
+    assert not Effect.objects.filter(kind=EffectKind.NODE_KILL)
 
 
 def ends_inside(container: Container) -> None:
