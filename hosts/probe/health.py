@@ -9,12 +9,23 @@ from dataclasses import dataclass
 
 from hosts.probe.frames import Section, Unknown
 
+SWITCH = re.compile(r"/dev/nvidia-nvswitch\d+", re.ASCII)
+"""Of a switch; `nvidia-nvswitchctl` is there where the driver could drive one."""
 STAMP = re.compile(r"^\[\s*(\d{1,12}\.\d{1,9})\]", re.ASCII)
 XID = re.compile(
     STAMP.pattern + r".*?NVRM: Xid \(PCI:([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2})[^)]*\): (\d{1,4})\b,?\s*(.*)$",
     re.ASCII | re.IGNORECASE,
 )
-NOT_READABLE = Unknown("This login may not read the kernel's log, so faults that are only written there are not seen.")
+UNSEEN = "so faults that are only written there are not seen."
+NOT_READABLE = Unknown(f"This login may not read the kernel's log, {UNSEEN}")
+EMPTY = Unknown(f"The kernel's log is empty, or this login may not read it, {UNSEEN}")
+"""To those who may not read it the system's journal shows nothing, and does not say so."""
+NO_TIMES = Unknown("The kernel's log has no times (printk.time is off), so it does not tell which faults are of now.")
+NO_DMESG = Unknown(f"This host has no dmesg, which reads the kernel's log, {UNSEEN}")
+MISSING = re.compile(r"dmesg\b.*not found", re.ASCII)
+"""What a shell says of it."""
+REFUSAL = re.compile(r"dmesg:|journalctl", re.ASCII)
+"""In a line that one of the two says instead of the log, or a shell of a missing journalctl."""
 
 
 @dataclass(frozen=True)
@@ -47,20 +58,29 @@ class DeviceNodes:
     @property
     def has_switches(self) -> bool:
         """Whether the cards are joined by NVSwitches, which the fabric manager has to set up."""
-        return any(name.startswith("/dev/nvidia-nvswitch") for name in self.names)
+        return any(SWITCH.fullmatch(name) for name in self.names)
 
 
 def parse_kernel_log(section: Section) -> KernelLog | Unknown:
-    """From dmesg, or from the journal with monotonic times. Unknown when this login may not read either."""
+    """From dmesg, or from the journal with monotonic times. Unknown, with the reason, when it cannot be read."""
     lines = section.text.split("\n")
     first = STAMP.match(lines[0])
     if first is None:
-        return NOT_READABLE
+        return _why_not(lines[0])
     found = [match.groups() for line in lines if (match := XID.match(line.rstrip()))]
     return KernelLog(
         tuple(Xid(int(code), bus_of(bus), float(seconds), text[:200]) for seconds, bus, code, text in found),
         float(first.group(1)),
     )
+
+
+def _why_not(line: str) -> Unknown:
+    """Why the first line is none of the log."""
+    if not line.strip():
+        return EMPTY
+    if MISSING.search(line):
+        return NO_DMESG
+    return NOT_READABLE if REFUSAL.search(line) else NO_TIMES
 
 
 def parse_nodes(section: Section) -> DeviceNodes | Unknown:

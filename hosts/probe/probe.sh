@@ -211,7 +211,7 @@ look_at_kernel_log() {
   restricted=
   read -r restricted 2>/dev/null </proc/sys/kernel/dmesg_restrict
   begin kernel
-  if [ "$restricted" = 0 ] || [ -O /proc/1 ]; then dmesg; else kernel_journal; fi 2>&1 | sed -n '1p;/NVRM: Xid/p'
+  if [ "$restricted" = 0 ] || [ -O /proc/1 ]; then dmesg; else kernel_journal; fi 2>&1 | sed -n '1{p;d;};/NVRM: Xid/p'
   done_with 0
 }
 

@@ -38,6 +38,24 @@ def test_a_log_that_may_not_be_read_is_unknown_and_not_without_faults(name: str)
     assert isinstance(found, Unknown) and "may not read" in found.reason
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "is empty, or this login may not read it"),
+        ("\n", "is empty, or this login may not read it"),
+        ("sh: 212: dmesg: not found\n", "has no dmesg"),
+        ("bash: line 212: dmesg: command not found\n", "has no dmesg"),
+        ("sh: 218: journalctl: not found\n", "This login may not read"),
+        ("timeout: failed to run command 'journalctl': No such file or directory\n", "This login may not read"),
+        ("Linux version 6.1.0-18-amd64 (debian-kernel@lists.debian.org)\n", "has no times"),
+        ("NVRM: Xid (PCI:0000:61:00): 79, pid=1, GPU has fallen off the bus.\n", "has no times"),
+    ],
+)
+def test_each_log_that_tells_nothing_has_its_own_reason(text: str, words: str) -> None:
+    found = parse_kernel_log(Section("kernel", text.encode(), 0))
+    assert isinstance(found, Unknown) and words in found.reason
+
+
 @given(st.integers(min_value=0))
 def test_a_log_without_its_first_line_is_never_a_clean_one(cut: int) -> None:
     whole = recorded("kernel/dmesg", name="kernel").content
@@ -49,6 +67,12 @@ def test_a_log_without_its_first_line_is_never_a_clean_one(cut: int) -> None:
 @pytest.mark.parametrize("text", ["00000000:61:00.0", "0000:61:00.0", "0000:61:00", "00000000:61:00.0".upper()])
 def test_a_place_on_the_bus_is_the_same_in_all_ways_to_write_it(text: str) -> None:
     assert bus_of(text) == "0000:61:00"
+
+
+@pytest.mark.parametrize(("name", "there"), [("nvidia-nvswitch0", True), ("nvidia-nvswitchctl", False)])
+def test_a_switch_is_more_than_the_drivers_means_to_drive_one(name: str, there: bool) -> None:
+    found = parse_nodes(Section("nodes", f"/dev/{name}\n".encode(), 0))
+    assert isinstance(found, DeviceNodes) and found.has_switches == there
 
 
 def test_device_files() -> None:

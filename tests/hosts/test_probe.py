@@ -19,6 +19,7 @@ from hosts.probe.facts import HostFacts, read_facts
 from hosts.probe.fake import answer, is_probe
 from hosts.probe.frames import NOT_ASKED, Unknown, parse_frame
 from hosts.probe.gpus import GpuList, GpuReading, Recovery
+from hosts.probe.health import KernelLog
 from hosts.probe.holders import OpenFiles
 from hosts.probe.probe import ALL_SECTIONS, EVERYTHING, MEMORY, probe, probe_argv, probe_stdin, watch
 from hosts.probe.processes import HostIdentity, ProcessTable
@@ -186,6 +187,19 @@ def test_health_is_looked_at_only_when_it_is_asked_for(machine: LabMachine) -> N
     facts = look(machine)
     assert isinstance(facts.kernel, Unknown) and isinstance(facts.nodes, Unknown)
     assert isinstance(facts.gpus, GpuList) and isinstance(facts.gpus.gpus[0].recovery, Unknown)
+
+
+def test_a_log_that_begins_with_a_fault_has_it_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fault = "[%5d.000000] NVRM: Xid (PCI:0000:61:00): %d, pid=1, name=x"
+    log = "\n".join([fault % (8, 31), "[    9.000000] eth0: link up", fault % (10, 79)])
+    for name in ("dmesg", "journalctl"):  # whichever this machine lets us ask
+        (tmp_path / name).write_text(f"#!/bin/sh\ncat <<'END'\n{log}\nEND\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    kernel = probe(LocalTransport(), sections=["usable"], timeout=20).kernel
+    assert isinstance(kernel, KernelLog)
+    assert [(xid.code, xid.seconds) for xid in kernel.xids] == [(31, 8.0), (79, 10.0)]
+    assert kernel.oldest == 8.0
 
 
 @pytest.fixture
