@@ -228,7 +228,8 @@ def _files(seen: Condition) -> tuple[Reason, ...]:
 def _fabric(seen: Condition) -> tuple[Reason, ...]:
     """Cards that are joined by NVSwitches start no program before the fabric manager has set them up."""
     start = f"Start the fabric manager as root on {seen.machine} (systemctl start nvidia-fabricmanager)."
-    if seen.manager_missing:
+    joined = (seen.fabric_state, seen.fabric_status) == ("Completed", "Success")
+    if seen.manager_missing and not joined:
         return (Reason(f"The fabric manager does not run on {seen.machine}, and its cards need it.", start),)
     if seen.fabric_state in ("Not Started", "In Progress"):
         text = f"{seen.label} has not joined its NVLink fabric ({seen.fabric_state})."

@@ -18,6 +18,9 @@ CONTROL_FILES = ("/dev/nvidiactl", "/dev/nvidia-uvm")
 """What every program that uses a card opens besides the card's own file."""
 FABRIC_MANAGER = "nv-fabricmanager"[:15]
 """As the kernel cuts names."""
+KERNEL_THREADS = "kthreadd"
+"""Process 2 of a machine, root's. It shows neither in a container nor, to others, where /proc is mounted with hidepid
+(proc(5)); whoever does not see it may not see the fabric manager either."""
 
 
 def cards_usable(
@@ -87,10 +90,14 @@ def _missing_files(facts: HostFacts, card: Card) -> tuple[str, ...]:
 
 
 def _manager_missing(outer: HostFacts) -> bool:
-    """Whether there are NVSwitches here and surely no fabric manager."""
+    """Whether there are NVSwitches here and surely no fabric manager: all of the machine's processes must be seen."""
     if isinstance(outer.nodes, Unknown) or not outer.nodes.has_switches or isinstance(outer.processes, Unknown):
         return False
-    return all(process.comm != FABRIC_MANAGER for process in outer.processes.by_pid.values())
+    table = outer.processes.by_pid
+    kernels_own = table.get(2)
+    if kernels_own is None or (kernels_own.comm, kernels_own.parent) != (KERNEL_THREADS, 0):
+        return False
+    return all(process.comm != FABRIC_MANAGER for process in table.values())
 
 
 def _faults(outer: HostFacts, log: KernelLog | Unknown, card: Card) -> tuple[tuple[CardFault, ...] | None, str]:

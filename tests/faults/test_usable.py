@@ -63,7 +63,7 @@ def files(fleet: Fleet, place: Place) -> None:
         (xid, "(Xid 79, just now): it has fallen off the bus", "Reboot {node}."),
         (reset, "GPU 0 waits for a reset", "reset it as root on {node}"),
         (lost, "GPU 0 is lost", "Reboot {node}."),
-        (fabric, "fabric manager does not run on {node}", "systemctl start nvidia-fabricmanager"),
+        (fabric, "GPU 0 has not joined its NVLink fabric", "systemctl start nvidia-fabricmanager"),
         (files, "/dev/nvidia-uvm is missing", "As root on {node}"),
     ],
     ids=["xid", "reset", "lost", "fabric", "files"],

@@ -66,7 +66,7 @@ SURE = {
         "As root on pve, run nvidia-smi, and nvidia-modprobe -u -c 0; then restart llm.",
     ),
     "no fabric manager": (
-        replace(HEALTHY, manager_missing=True, fabric_state="Completed", fabric_status="Success"),
+        replace(HEALTHY, manager_missing=True),
         "The fabric manager does not run on gpu1",
         "Start the fabric manager as root on gpu1",
     ),
@@ -86,6 +86,13 @@ def test_what_keeps_a_card_from_being_used(seen: Condition, text: str, todo: str
     assert verdict.value == Usability.NOT_USABLE
     assert len(verdict.reasons) == 1
     assert text in verdict.reasons[0].text and todo in verdict.reasons[0].todo
+
+
+def test_a_card_that_has_joined_its_fabric_does_not_miss_the_manager() -> None:
+    """Older drivers tell nothing of the fabric; where they do, that says more than who runs."""
+    joined = replace(HEALTHY, manager_missing=True, fabric_state="Completed", fabric_status="Success")
+    assert judge(joined) == judge(HEALTHY)
+    assert judge(replace(joined, fabric_status="")).value == Usability.NOT_USABLE
 
 
 @pytest.mark.parametrize("code", FATAL)

@@ -16,6 +16,7 @@ from tests.deployments.plan.test_plan import blocking, plan
 UPTIME = 5000
 CARD = Card(CARDS[0], "GPU 0", 4)
 OTHER = Card(CARDS[1], "GPU 1", 4)
+KTHREADD = Proc(2, 1, "kthreadd", parent=0)
 REFUSED = ("dmesg: read kernel buffer failed: Operation not permitted\n", 0)
 
 
@@ -149,9 +150,23 @@ def test_files_of_other_cards_are_not_missed() -> None:
 
 @pytest.mark.parametrize(("comm", "verdict"), [("nv-fabricmanage", Usability.USABLE), ("x", Usability.NOT_USABLE)])
 def test_cards_behind_switches_need_their_fabric_manager(comm: str, verdict: Usability) -> None:
-    machine = idle_machine().add(Proc(50, 10, comm))
+    machine = idle_machine().add(KTHREADD, Proc(50, 10, comm))
     machine.more_nodes = ("/dev/nvidia-nvswitch0", "/dev/nvidia-nvswitchctl")
     assert values(machine) == [verdict]
+
+
+@pytest.mark.parametrize("second", [None, Proc(2, 7, "kthreadd"), Proc(2, 1, "bash", parent=0)])
+def test_where_not_all_processes_are_seen_nobody_misses_the_fabric_manager(second: Proc | None) -> None:
+    """In a container, and to a login from which /proc hides others' processes."""
+    machine = idle_machine().add(*([second] if second is not None else []))
+    machine.more_nodes = ("/dev/nvidia-nvswitch0",)
+    assert values(machine) == [Usability.USABLE]
+
+
+def test_without_switches_there_is_nothing_to_manage() -> None:
+    machine = idle_machine().add(KTHREADD)
+    machine.more_nodes = ("/dev/nvidia-nvswitchctl",)
+    assert values(machine) == [Usability.USABLE]
 
 
 def test_a_container_has_its_own_files_and_its_nodes_kernel() -> None:
