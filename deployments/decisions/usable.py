@@ -52,12 +52,16 @@ class Usability(StrEnum):
 
 @dataclass(frozen=True)
 class CardFault:
-    """An Xid of this card. `age`: in seconds. `outlived`: a program came after it and holds the card."""
+    """An Xid of this card. `age`: in seconds. `outlived`: a program came after it and uses the card's memory.
+
+    `opened_by`: one that came after it and only has the card open, as what watches cards does; empty for none.
+    """
 
     code: int
     text: str
     age: float
     outlived: bool = False
+    opened_by: str = ""
 
 
 @dataclass(frozen=True)
@@ -167,8 +171,10 @@ def _faults(seen: Condition) -> tuple[list[str], list[Reason]]:
         over = _why_over(seen, fault)
         if over:
             notes.append((rank, f"{said} That is over: {over}."))
-        else:
-            reasons.append((rank, Reason(said, _todo(seen, needed))))
+            continue
+        reasons.append((rank, Reason(said, _todo(seen, needed))))
+        if fault.opened_by:
+            notes.append((rank, _no_proof(seen, fault)))
     worst_note = [max(notes)[1]] if notes else []
     return worst_note, [max(reasons, key=lambda entry: entry[0])[1]] if reasons else []
 
@@ -198,6 +204,13 @@ def _why_over(seen: Condition, fault: CardFault) -> str:
     if fault.age > RECENT_SECONDS:
         return "it is more than a day old, and the driver has no complaint now"
     return ""
+
+
+def _no_proof(seen: Condition, fault: CardFault) -> str:
+    return (
+        f"{fault.opened_by} was started after that fault (Xid {fault.code}) and has {seen.label} open. It uses no "
+        "memory there that the driver tells of, so it does not show that the card works."
+    )
 
 
 def _new_action(text: str) -> Recovery:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from deployments.decisions.usable import RECENT_SECONDS, CardFault, CardUsable, Condition, judge
-from deployments.plan.cards import Card
+from deployments.plan.cards import Card, memory_on
 from hosts.probe.facts import HostFacts
 from hosts.probe.frames import NOT_ASKED, Unknown
 from hosts.probe.gpus import GpuReading
@@ -111,9 +111,17 @@ def _faults(outer: HostFacts, log: KernelLog | Unknown, card: Card) -> tuple[tup
     if not bus:
         return None, f"Where {card.label} sits in the machine is not known, so its faults cannot be told from others'."
     uptime = outer.host.uptime_seconds
-    newest = _newest_user(outer, card)
+    users, openers = _started_on(outer, card)
     faults = tuple(
-        CardFault(xid.code, xid.text, max(0.0, uptime - xid.seconds), outlived=newest > xid.seconds)
+        CardFault(
+            xid.code,
+            xid.text,
+            max(0.0, uptime - xid.seconds),
+            outlived=any(start > xid.seconds for start in users),
+            opened_by=max(((start, who) for who, start in openers.items() if start > xid.seconds), default=(0.0, ""))[
+                1
+            ],
+        )
         for xid in log.xids
         if xid.bus == bus_of(bus)
     )
@@ -122,17 +130,25 @@ def _faults(outer: HostFacts, log: KernelLog | Unknown, card: Card) -> tuple[tup
     return faults, f"The kernel's log goes back {covered / 3600:.1f} hours only." if short else ""
 
 
-def _newest_user(outer: HostFacts, card: Card) -> float:
-    """When the newest program that has the card open was started, in seconds since the boot; 0 when there is none."""
+def _started_on(outer: HostFacts, card: Card) -> tuple[tuple[float, ...], dict[str, float]]:
+    """When the programs that have the card open were started, in seconds since the boot: of those that use its memory,
+    and by name of those that only have it open, as what watches cards does.
+
+    A look that has not asked who uses how much (verify's, of which each would wait for one more nvidia-smi) takes all
+    of them for users: the plan's, just before it, knew better.
+    """
     minor = _minor(outer, card)
     if minor is None or isinstance(outer.files, Unknown) or isinstance(outer.processes, Unknown):
-        return 0.0
-    holding = [outer.processes.by_pid.get(holder.pid) for holder in outer.files.holders if minor in holder.cards]
-    return max(
-        (
-            process.start_time / CLOCK_TICKS
-            for process in holding
-            if process is not None and process.comm not in HOUSEKEEPERS and not process.is_dead_zombie
-        ),
-        default=0.0,
-    )
+        return (), {}
+    users: list[float] = []
+    openers: dict[str, float] = {}
+    for pid in (holder.pid for holder in outer.files.holders if minor in holder.cards):
+        process = outer.processes.by_pid.get(pid)
+        if process is None or process.comm in HOUSEKEEPERS or process.is_dead_zombie:
+            continue
+        started = process.start_time / CLOCK_TICKS
+        if outer.apps is NOT_ASKED or memory_on(outer, {pid}, card.uuid):
+            users.append(started)
+        else:
+            openers[f"{process.comm} (pid {pid})"] = started
+    return tuple(users), openers

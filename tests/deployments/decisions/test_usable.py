@@ -119,6 +119,13 @@ def test_what_is_over_is_a_note(seen: CardFault, card: Condition, why: str) -> N
     assert len(verdict.notes) == 1 and "Xid 79" in verdict.notes[0] and why in verdict.notes[0]
 
 
+def test_a_program_that_only_has_the_card_open_is_a_note() -> None:
+    verdict = judge(replace(HEALTHY, faults=(CardFault(119, "", 60, opened_by="nvtop (pid 7)"),)))
+    assert verdict.value == Usability.NOT_USABLE
+    (note,) = verdict.notes
+    assert note.startswith("nvtop (pid 7) was started after that fault (Xid 119) and has GPU 0 open.")
+
+
 def test_an_older_fault_that_is_over_hides_no_newer_one() -> None:
     verdict = judge(replace(HEALTHY, faults=(fault(79, 900, outlived=True), fault(119, 60))))
     assert verdict.value == Usability.NOT_USABLE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from deployments.decisions.usable import CardUsable, Usability
 from deployments.plan.cards import Card
 from deployments.plan.health import cards_usable
+from hosts.probe.frames import NOT_ASKED
 from tests.deployments.machine import CARDS, Machine, Proc, idle_machine, serving_machine
 from tests.deployments.plan.test_plan import blocking, plan
 
@@ -62,9 +64,28 @@ def test_a_card_that_is_not_listed_any_more_has_its_faults_by_what_the_kernel_kn
 
 @pytest.mark.parametrize(("start", "verdict"), [(4941, Usability.USABLE), (4939, Usability.NOT_USABLE)])
 def test_a_server_that_was_started_after_the_fault_shows_that_the_card_works(start: int, verdict: Usability) -> None:
-    machine = idle_machine().add(Proc(100, start * 100, cards=(0,)))
+    machine = idle_machine().add(Proc(100, start * 100, cards=(0,), memory=900))
     machine.kernel = [xid(119)]
     assert values(machine) == [verdict]
+
+
+@pytest.mark.parametrize("apps", [None, "", "pid, gpu_uuid, used_gpu_memory [MiB]\n100, GPU-bbbb, 900\n"])
+def test_what_only_watches_a_card_does_not_show_that_it_works(apps: str | None) -> None:
+    """It has the card open, and no memory on it: by the driver's list of programs, or as far as that tells."""
+    machine = idle_machine().add(Proc(100, 4990 * 100, "nvtop", cards=(0,)))
+    machine.kernel = [xid(119)]
+    machine.broken |= {"apps": apps} if apps is not None else {}
+    (verdict,) = usable(machine)
+    assert verdict.value == Usability.NOT_USABLE
+    assert verdict.notes[0].startswith("nvtop (pid 100) was started after that fault (Xid 119) and has GPU 0 open.")
+
+
+def test_a_look_that_did_not_ask_who_uses_the_cards_takes_whoever_has_one_open_for_a_user() -> None:
+    machine = idle_machine().add(Proc(100, 4990 * 100, cards=(0,)))
+    machine.kernel = [xid(119)]
+    facts = replace(machine.facts(), apps=NOT_ASKED)
+    (verdict,) = cards_usable(facts, facts, (CARD,), host="pve", machine="pve")
+    assert verdict.value == Usability.USABLE
 
 
 def test_the_drivers_own_services_show_nothing() -> None:
