@@ -128,8 +128,11 @@ def judge(seen: Condition) -> CardUsable:
 
 
 def not_usable(cards: Sequence[CardUsable]) -> tuple[Reason, ...]:
-    """All that keeps the cards from being used; the same thing to do is not said twice."""
-    return _one_for_each([reason for card in cards for reason in card.reasons])
+    """All that keeps the cards from being used; the same thing to do is said once, of all that call for it."""
+    texts: dict[str, list[str]] = {}
+    for reason in _one_for_each([reason for card in cards for reason in card.reasons]):
+        texts.setdefault(reason.todo, []).append(reason.text)
+    return tuple(Reason(" ".join(said), todo) for todo, said in texts.items())
 
 
 def _driver(seen: Condition) -> tuple[Reason, ...]:

@@ -169,6 +169,16 @@ def test_a_driver_that_does_not_answer_leaves_it_unknown(said: tuple[str, ...]) 
     assert (verdict.value, verdict.reasons, verdict.notes) == (Usability.UNKNOWN, (), said)
 
 
+def test_what_calls_for_the_same_thing_to_do_is_one_reason() -> None:
+    """Eight cards, one reboot; a reset is each card's own."""
+    off = [judge(replace(GONE, label=f"GPU {n}", said=(LOST,))) for n in range(8)]
+    waits = judge(replace(HEALTHY, uuid="GPU-9", label="GPU 9", needs=Recovery.RESET))
+    reboot, reset = not_usable([*off, waits])
+    assert reboot.text == " ".join(f"GPU {n} is lost: it has fallen off the bus." for n in range(8))
+    assert reboot.todo.startswith("Reboot gpu1.")
+    assert "-i GPU-9" in reset.todo and reset.text == "GPU 9 waits for a reset: the driver says so."
+
+
 def test_what_is_the_same_for_two_cards_is_said_once() -> None:
     both = [judge(replace(HEALTHY, label=f"GPU {n}", manager_missing=True)) for n in range(2)]
     assert len(not_usable(both)) == 1
