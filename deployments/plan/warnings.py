@@ -191,8 +191,9 @@ def _heeded(asked: PlanInput, others: Held | Unknown) -> list[dict[str, Any]]:
         return [
             warning(
                 f"Who else holds the cards is not known: {others.reason}",
-                "",
-                "Memory at its baseline still counts as free.",
+                "Memory at its baseline counts as free all the same; on a card that is shared it does not, and the job "
+                "asks.",
+                "Ask who else works on them. To have it seen, log in as root or tick sudo on the host's page.",
             )
         ]
     if not others.strangers or asked.new is None:

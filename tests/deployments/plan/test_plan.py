@@ -51,6 +51,15 @@ def blocking(made: Plan) -> list[str]:
     return [warning["text"] for warning in made.data["warnings"] if warning["blocks"]]
 
 
+def test_where_nobody_can_say_who_holds_the_cards_the_plan_says_what_that_means_and_what_to_do() -> None:
+    machine = idle_machine()
+    machine.partial = True
+    (found,) = plan(machine, kind="start", launch=None).data["warnings"]
+    assert found["text"].startswith("Who else holds the cards is not known: ") and not found["blocks"]
+    assert "except on a card that is shared" in found["why"]
+    assert found["todo"].startswith("Ask who else works on them.")
+
+
 def test_a_clean_restart() -> None:
     made = plan(serving_machine())
     data = made.data
