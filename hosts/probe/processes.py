@@ -4,7 +4,7 @@ A pid alone is never a process: it is one only together with the boot, the pid n
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -20,16 +20,6 @@ CGROUP_LINES = (r"^0::(/.+)$", r"^\d+:name=systemd:(/.*)$", r"^0::(/)$", r"^\d+:
 FACT_LINE = re.compile(r"^/proc/(\d+)/(?:status|cgroup):(.*)$", re.ASCII | re.M)
 ARGUMENT = re.compile(rb"\n?/proc/(\d+)/cmdline:(.*)\Z", re.S)
 MARKER = re.compile(rb"/proc/(\d+)/environ:RELAUNCH_LAUNCH_ID=([\x21-\x7e]{1,128})\Z")
-
-
-@dataclass(frozen=True)
-class ProcessIdentity:
-    """The same process as long as all four are equal."""
-
-    boot_id: str
-    pid_namespace: str
-    pid: int
-    start_time: int
 
 
 @dataclass(frozen=True)
@@ -63,11 +53,6 @@ class Process:
     def is_dead_zombie(self) -> bool:
         """Ended, and only waits for its parent to notice; holds nothing."""
         return self.state in "ZX" and self.threads <= 1
-
-    @property
-    def is_headless(self) -> bool:
-        """Its first thread has ended while others run on, and may hold a card."""
-        return self.state == "Z" and self.threads > 1
 
 
 @dataclass(frozen=True)
@@ -104,18 +89,6 @@ class ProcessTable:
                 found[process.pid] = process
                 todo += children.get(process.pid, [])
         return tuple(found.values())
-
-    def identity(self, pid: int, host: HostIdentity) -> ProcessIdentity | None:
-        """Who this pid is now; None when nobody has it."""
-        process = self.by_pid.get(pid)
-        if process is None:
-            return None
-        return ProcessIdentity(host.boot_id, host.pid_namespace, pid, process.start_time)
-
-    def find(self, identity: ProcessIdentity, host: HostIdentity) -> Process | None:
-        """The process that was recorded, if it is still the same one."""
-        same = self.identity(identity.pid, host) == identity
-        return self.by_pid[identity.pid] if same else None
 
 
 def parse_host(section: Section) -> HostIdentity | Unknown:
@@ -237,8 +210,3 @@ def _detail(pid: int, text: str, argv: tuple[str, ...]) -> ProcessDetail:
         thread_group=int(thread_group.group(1)) if thread_group else pid,
         cgroup=cgroup.group(1) if cgroup else "",
     )
-
-
-def descendants(table: ProcessTable, roots: Iterable[int]) -> frozenset[int]:
-    """The pids of these processes and all that came from them."""
-    return frozenset(process.pid for root in roots for process in table.tree(root))

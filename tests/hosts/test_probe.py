@@ -267,7 +267,7 @@ def test_facts_about_this_very_machine(tmp_path: Path) -> None:
     assert facts.host.boot_id == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     assert facts.host.pid_namespace == os.readlink("/proc/self/ns/pid")  # noqa: PTH115
     assert isinstance(facts.processes, ProcessTable)
-    assert facts.processes.identity(os.getpid(), facts.host) is not None
+    assert os.getpid() in facts.processes.by_pid
     assert not isinstance(facts.listeners, Unknown) and isinstance(facts.files, OpenFiles)
     (listener,) = facts.listeners.on_port(port)
     assert os.getpid() in facts.files.owners_of(listener.inode)

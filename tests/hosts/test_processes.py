@@ -7,9 +7,7 @@ from hosts.probe.holders import OpenFiles, parse_open_files
 from hosts.probe.listeners import Listeners, parse_listeners
 from hosts.probe.processes import (
     HostIdentity,
-    ProcessIdentity,
     ProcessTable,
-    descendants,
     parse_details,
     parse_host,
     parse_markers,
@@ -74,21 +72,12 @@ def test_a_garbled_line_is_no_process(line: str) -> None:
 def test_a_tree_has_all_descendants(table: ProcessTable) -> None:
     assert [process.pid for process in table.tree(600)] == [600, 601, 603, 602]
     assert table.tree(12345) == ()
-    assert descendants(table, [601, 700]) == {601, 602, 700}
 
 
 def test_zombies_are_of_two_kinds(table: ProcessTable) -> None:
-    assert table.by_pid[603].is_dead_zombie and not table.by_pid[603].is_headless
-    assert table.by_pid[602].is_headless and not table.by_pid[602].is_dead_zombie
-
-
-def test_an_identity_is_found_only_as_a_whole(table: ProcessTable, host: HostIdentity) -> None:
-    identity = table.identity(600, host)
-    assert identity == ProcessIdentity(BOOT, "pid:[4026531836]", 600, 41000)
-    assert table.find(identity, host) is not None
-    assert table.find(ProcessIdentity(BOOT, "pid:[4026531836]", 600, 41001), host) is None
-    assert table.find(ProcessIdentity(BOOT, "pid:[1]", 600, 41000), host) is None
-    assert table.identity(12345, host) is None
+    dead, headless = table.by_pid[603], table.by_pid[602]
+    assert (dead.state, headless.state) == ("Z", "Z")
+    assert dead.is_dead_zombie and not headless.is_dead_zombie
 
 
 def test_owners_are_joined_in() -> None:

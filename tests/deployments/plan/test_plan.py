@@ -56,7 +56,7 @@ def test_where_nobody_can_say_who_holds_the_cards_the_plan_says_what_that_means_
     machine.partial = True
     (found,) = plan(machine, kind="start", launch=None).data["warnings"]
     assert found["text"].startswith("Who else holds the cards is not known: ") and not found["blocks"]
-    assert "except on a card that is shared" in found["why"]
+    assert "on a card that is shared it does not" in found["why"]
     assert found["todo"].startswith("Ask who else works on them.")
 
 
