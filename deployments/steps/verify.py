@@ -30,7 +30,7 @@ from deployments.decisions.verify import (
 from deployments.lifecycle import CheckStatus, JobKind, ServiceState
 from deployments.models import Check, Deployment
 from deployments.plan.cards import Held, cards_seen, labels_of
-from deployments.plan.collect import LookForOthers, cards_of, launches_of_others, look_at_node, others_of
+from deployments.plan.collect import LookForOthers, cards_of, launches_of_others, look_at_node, names_asked, others_of
 from deployments.plan.health import cards_usable
 from deployments.plan.port import port_verdict
 from deployments.plan.sharing import Planned
@@ -110,7 +110,7 @@ def _look(ctx: StepContext, record: Record | None, planned: Planned) -> Looked:
     with ctx.link() as transport:
         for facts in watch(
             transport,
-            sections=SECTIONS,
+            sections=(*SECTIONS, *_users(ctx)),
             every=EVERY_SECONDS,
             eager=EAGER_SECONDS,
             slot=f"verify-{panel_id()}-{ctx.deployment.pk}",
@@ -138,6 +138,12 @@ def _look(ctx: StepContext, record: Record | None, planned: Planned) -> Looked:
             if not isinstance(verdict, KeepLooking):
                 return Looked(first, seen, verdict, "" if isinstance(facts.host, Unknown) else facts.host.boot_id)
     raise StepFailed("The host stopped sending readings before there was a verdict.", hint="Ask for the job again.")
+
+
+def _users(ctx: StepContext) -> tuple[str, ...]:
+    """The sections that tell whose a process is, where that decides who may share the cards."""
+    names = names_asked(ctx)
+    return ("uids", *names) if names else ()
 
 
 def _unless_it_returns(ctx: StepContext, facts: HostFacts, record: Record | None, elapsed: float) -> Verdict:
