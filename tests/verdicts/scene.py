@@ -211,11 +211,33 @@ class Scene:
             if job.state != JobState.QUEUED:
                 return job
 
-    def planned(self) -> Job:
-        """A stop that waits for its approval."""
-        job = self.work(self.story.ask(self.deployment, JobKind.STOP))
+    def planned(self, kind: JobKind = JobKind.STOP) -> Job:
+        """A job that waits for its approval."""
+        job = self.work(self.story.ask(self.deployment, kind))
         assert job.state == JobState.WAITING, told(job)
         return job
+
+    def asked(self, kind: JobKind = JobKind.STOP) -> Outcome:
+        """What the plan comes to; one that may be approved asks for that."""
+        self.put_model()
+        return outcome_of(self.work(self.story.ask(self.deployment, kind)), stop=True)
+
+    def before_launch(self, meanwhile: Callable[[], object] = lambda: None) -> Outcome:
+        """The step *verify* of a restart whose plan is approved, and nothing else of it; ``meanwhile``: what happens
+        after the plan was made.
+        """
+        self.put_model()
+        job = self.planned(JobKind.RESTART)
+        JobStep.objects.filter(job=job).exclude(name__in=("plan", "verify")).update(state=StepState.DONE)
+        meanwhile()
+        gate = job.open_gate
+        assert gate is not None, told(job)
+        self.story.answer(gate, "approve")
+        return outcome_of(self.work(job))
+
+    def put_model(self) -> None:
+        """What the server would load, or no plan would let it be launched."""
+        self.shell(f"mkdir -p /models; touch {ARGV[2]}")
 
     def answer(self, job: Job, choice: str, *, comment: str = "") -> Outcome:
         """Answer the open question and go on."""
