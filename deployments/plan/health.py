@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime
 
 from deployments.decisions.usable import RECENT_SECONDS, CardFault, CardUsable, Condition, judge
 from deployments.plan.cards import Card, memory_on
@@ -24,16 +25,32 @@ KERNEL_THREADS = "kthreadd"
 
 
 def cards_usable(
-    facts: HostFacts, outer: HostFacts | None, cards: Sequence[Card], *, host: str, machine: str
+    facts: HostFacts,
+    outer: HostFacts | None,
+    cards: Sequence[Card],
+    *,
+    host: str,
+    machine: str,
+    since: datetime | None = None,
 ) -> tuple[CardUsable, ...]:
     """The verdict on each card.
 
     ``facts``: of the deployment's own host, whose device files count. ``outer``: of the machine that has the cards,
     whose kernel and fabric manager count; the same for a plain host, None for a container whose node has not been
-    asked.
+    asked. ``since``: faults in the kernel's log that are older have been judged before. What showed then that a card
+    works after one of them, as the server that is stopped by now, is not there any more.
     """
     container = host if host != machine else ""
-    return tuple(judge(_condition(facts, outer, card, machine=machine, container=container)) for card in cards)
+    seen = (_condition(facts, outer, card, machine=machine, container=container) for card in cards)
+    return tuple(judge(_news(card, (outer or facts).measured_at, since)) for card in seen)
+
+
+def _news(seen: Condition, now: datetime, since: datetime | None) -> Condition:
+    """Without the faults before ``since``."""
+    if seen.faults is None or since is None:
+        return seen
+    age = (now - since).total_seconds()
+    return replace(seen, faults=tuple(fault for fault in seen.faults if fault.age <= age))
 
 
 def _condition(facts: HostFacts, outer: HostFacts | None, card: Card, *, machine: str, container: str) -> Condition:

@@ -207,11 +207,14 @@ def _survivors(facts: HostFacts, record: Record | None) -> tuple[int, ...] | Non
 def _usable(ctx: StepContext, facts: HostFacts, outer: HostFacts | None) -> tuple[list[Check], tuple[str, ...]]:
     """Whether the cards can be used, to be shown; and why not, unless nothing is to be started on them.
 
-    ``outer``: of the machine that has the cards; None for a container whose node is asked later.
+    ``outer``: of the machine that has the cards; None for a container whose node is asked later. Where something is
+    launched, the plan has judged every fault before the job, and let none pass.
     """
-    cards = cards_usable(facts, outer, cards_of(ctx), host=ctx.host.name, machine=ctx.host.machine.name)
+    stops_only = ctx.job.kind == JobKind.STOP
+    since = None if stops_only else ctx.job.created_at
+    cards = cards_usable(facts, outer, cards_of(ctx), host=ctx.host.name, machine=ctx.host.machine.name, since=since)
     checks = [usable_row(ctx, cards)] if cards else []
-    if ctx.job.kind == JobKind.STOP:
+    if stops_only:
         return checks, ()
     return checks, tuple(f"{reason.text} {reason.todo}" for reason in not_usable(cards))
 

@@ -14,7 +14,7 @@ from tests.deployments.support import Story
 
 pytestmark = pytest.mark.django_db
 
-XID = "[ 4990.000000] NVRM: Xid (PCI:0000:00:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
+XID = "[ 5000.000000] NVRM: Xid (PCI:0000:00:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
 FALLEN_OFF = "The kernel's log has a fault of GPU 0 (Xid 79, just now): it has fallen off the bus."
 
 
@@ -38,6 +38,15 @@ def test_a_card_that_breaks_after_the_approval_ends_it_before_the_stop(serving: 
     assert serving.work().state == JobState.FAILED
     assert FALLEN_OFF in serving.job.summary
     assert serving.host.sent == ["probe"], "nobody was signalled"
+
+
+def test_a_fault_that_the_old_server_has_outlived_is_no_news_once_it_is_stopped(serving: Story) -> None:
+    """Nobody holds the card then, and so nobody shows any more that it works."""
+    serving.host.machine.kernel.append("[    5.000000] NVRM: Xid (PCI:0000:00:00): 119, pid=1, name=x, Timeout")
+    serving.request()
+    serving.approve()
+    assert serving.work().state == JobState.SUCCEEDED
+    assert (row(serving).status, row(serving).value) == ("ok", "usable")
 
 
 def test_a_card_that_breaks_in_the_stop_opens_a_gate_before_the_launch(serving: Story) -> None:
