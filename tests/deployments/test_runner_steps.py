@@ -99,19 +99,18 @@ def test_an_act_whose_answer_is_lost_is_said_to_have_no_known_result(serving: St
 
 def test_nobody_is_signalled_whose_boot_is_not_known(serving: Story) -> None:
     """The numbers of processes begin anew with each boot."""
-    serving.request()
+    serving.host.deaf.add("TERM")
+    Deployment.objects.update(term_seconds=0, kill_own_by_itself=False)
+    serving.request(JobKind.STOP)
     serving.approve()
-    Deployment.objects.update(memory_seconds=0)
-    stranger = Proc(9, 90, "trainer", "python train.py", uid=1000, cards=(0,))
-    serving.host.after["stop TERM"] = lambda: serving.host.machine.procs.update({9: stranger})
     serving.work()
     serving.answer("kill")
-    step = serving.job.steps.get(name="verify")
-    step.data["strangers_boot"] = ""
+    step = serving.job.steps.get(name="stop")
+    step.data["boot_id"] = ""
     step.save()
-    assert serving.work().state == JobState.WAITING, "it is asked again, with the boot known"
-    assert "Nobody was signalled" in serving.log
-    assert 9 in serving.host.machine.procs and not Effect.objects.filter(kind="kill strangers")
+    assert serving.work().state == JobState.FAILED
+    assert "not known since which boot" in serving.job.summary
+    assert "stop KILL" not in serving.host.sent and not Effect.objects.filter(kind="signal KILL")
 
 
 def test_cards_that_another_panel_has_locked(serving: Story) -> None:
