@@ -101,7 +101,7 @@ def _ask_manager(ctx: StepContext, manager: Manager) -> Told:
     )
     with ctx.link() as transport:
         said = remote.run(transport, script, timeout=PROBE_SECONDS, tick=ctx.tick)
-    return read_told(((line.word, line.text) for line in said), child=manager.child)
+    return read_told(((line.word, line.text) for line in said), child=manager.child, tool=manager.tool)
 
 
 def recipe_of(revision: Revision | None) -> Recipe | None:

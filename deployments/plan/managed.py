@@ -17,7 +17,7 @@ def warning(text: str, why: str, todo: str, *, blocks: bool = False) -> dict[str
 
 def must_confirm(manager: Manager | None, beside: Sequence[Process]) -> bool:
     """Does stopping need a confirmation of its own? Its manager cannot be asked, or would end others with it."""
-    return manager is not None and (not manager.stop_argv(seconds=0, sudo=False) or bool(beside))
+    return manager is not None and (not manager.can_be_asked or bool(beside))
 
 
 def managed_warnings(asked: PlanInput, manager: Manager | None, beside: Sequence[Process]) -> list[dict[str, Any]]:
@@ -42,7 +42,7 @@ def managed_warnings(asked: PlanInput, manager: Manager | None, beside: Sequence
                 blocks=True,
             )
         ]
-    if not manager.stop_argv(seconds=0, sudo=False):
+    if not manager.can_be_asked:
         return [_not_asked(asked, manager)]
     return [*_ended_too(manager, beside), *_after_the_stop(asked, manager)]
 
@@ -87,8 +87,7 @@ def _after_the_stop(asked: PlanInput, manager: Manager) -> list[dict[str, Any]]:
             )
         )
     if asked.new is None:
-        at_boot = manager.told.at_boot
-        return found + ([_returns_at_boot(asked, manager)] if at_boot else [])
+        return found + _returns_at_boot(asked, manager)
     when = {
         True: f"When {asked.host} boots, that starts its own server again, and the two collide.",
         False: "It does not start its own server at boot, but anybody can start it by hand.",
@@ -104,9 +103,15 @@ def _after_the_stop(asked: PlanInput, manager: Manager) -> list[dict[str, Any]]:
     return found
 
 
-def _returns_at_boot(asked: PlanInput, manager: Manager) -> dict[str, Any]:
-    return warning(
-        f"The {manager} starts its server again when {asked.host} boots.",
-        "It is asked to stop it now, and stays as it is otherwise.",
-        f"Disable the {manager} on the host if the server is to stay down.",
-    )
+def _returns_at_boot(asked: PlanInput, manager: Manager) -> list[dict[str, Any]]:
+    told = manager.told
+    if told.at_boot is False or (told.at_boot is None and not told.restart):
+        return []
+    starts = "starts" if told.at_boot else "may start"
+    return [
+        warning(
+            f"The {manager} {starts} its server again when {asked.host} boots.",
+            "It is asked to stop it now, and stays as it is otherwise.",
+            f"Disable the {manager} on the host if the server is to stay down.",
+        )
+    ]

@@ -59,6 +59,11 @@ class Manager:
         """Does it surely start the server again, or does it only wait for it, for all we know?"""
         return self.kind not in (ManagerKind.SHELL, ManagerKind.PARENT)
 
+    @property
+    def can_be_asked(self) -> bool:
+        """Do we know a command that has it stop the server?"""
+        return bool(self._tool_argv("stop", sudo=False))
+
     def stop_argv(self, *, seconds: int, sudo: bool) -> list[str]:
         """The command that has it stop the server within ``seconds``; empty where there is none that we know."""
         within = ["-t", str(seconds)] if self.kind == ManagerKind.CONTAINER else []

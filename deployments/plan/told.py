@@ -10,10 +10,13 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-AT_BOOT = {"enabled": True, "enabled-runtime": True, "disabled": False, "static": False, "transient": False}
-"""UnitFileState of systemctl show. Other words (`indirect`, `generated`) do not tell."""
-DOCKER_AT_BOOT = {"always": True, "no": False, "on-failure": False, "unless-stopped": False}
+AT_BOOT = {"enabled": True, "enabled-runtime": False, "disabled": False, "transient": False}
+"""UnitFileState of systemctl show; what is enabled in /run is forgotten at boot. Other words do not tell: a `static`
+unit is started when another wants it, an `indirect` one may be, a `generated` one depends on its generator."""
+ENGINE_AT_BOOT = {"always": True, "no": False, "on-failure": False, "unless-stopped": False}
 """Of a container that was stopped by its own tool, when the machine or the engine starts again."""
+PODMAN_AT_BOOT = {policy: at_boot for policy, at_boot in ENGINE_AT_BOOT.items() if policy != "always"}
+"""Podman has no daemon: `always` comes true at boot only where podman-restart is enabled, and that is not asked."""
 PROGRAM = re.compile(r"(\S+)\s+[A-Z]+\s+pid (\d+),")
 
 
@@ -42,8 +45,11 @@ class Told:
 NOTHING_TOLD = Told()
 
 
-def read_told(lines: Iterable[tuple[str, str]], *, child: int | None) -> Told:
-    """What ``remote/manager.sh`` says: (word, rest). ``child``: the process that a supervisor has started."""
+def read_told(lines: Iterable[tuple[str, str]], *, child: int | None, tool: str = "") -> Told:
+    """What ``remote/manager.sh`` says: (word, rest).
+
+    ``child``: the process that a supervisor has started. ``tool``: that of a container's engine.
+    """
     found: dict[str, str] = {}
     members: list[int] = []
     program = ""
@@ -58,7 +64,8 @@ def read_told(lines: Iterable[tuple[str, str]], *, child: int | None) -> Told:
         elif word in ("container", "settings", "command", "trouble"):
             found[word] = text
     name, _, policy = found.get("container", "").partition(" ")
-    at_boot = DOCKER_AT_BOOT.get(policy) if name else AT_BOOT.get(found.get("UnitFileState", ""))
+    of_engine = PODMAN_AT_BOOT if tool == "podman" else ENGINE_AT_BOOT
+    at_boot = of_engine.get(policy) if name else AT_BOOT.get(found.get("UnitFileState", ""))
     return Told(
         name=program or name.removeprefix("/"),
         restart=policy or found.get("Restart", ""),

@@ -39,7 +39,7 @@ def confirm(ctx: StepContext, made: Plan) -> None:
 
 
 def _ask(ctx: StepContext, made: Plan, manager: Manager) -> GateOpened:
-    ends_others = bool(manager.stop_argv(seconds=0, sudo=False))
+    ends_others = manager.can_be_asked
     if ends_others:
         title = f"Stopping the {manager} also ends {len(made.beside)} other process(es). Stop it?"
         text = "A unit or container is stopped as a whole. These are not part of this server:"

@@ -145,6 +145,7 @@ def argv(manager: Manager) -> tuple[list[str], list[str]]:
 
 def test_how_each_is_asked() -> None:
     unit = Manager(ManagerKind.UNIT, "chat.service")
+    assert unit.can_be_asked
     assert argv(unit) == (["sudo", "-n", "systemctl", "stop", "chat.service"], ["systemctl", "start", "chat.service"])
     own = ["env", "XDG_RUNTIME_DIR=/run/user/7", "systemctl", "--user", "stop", "chat.service"]
     assert replace(unit, user=7).stop_argv(seconds=20, sudo=True) == own, "as the login itself, which owns it"
@@ -168,7 +169,7 @@ def test_how_each_is_asked() -> None:
     ],
 )
 def test_who_cannot_be_asked_gets_no_command(manager: Manager) -> None:
-    assert argv(manager) == ([], [])
+    assert argv(manager) == ([], []) and not manager.can_be_asked
 
 
 def test_what_the_tools_say() -> None:
@@ -180,7 +181,16 @@ def test_what_the_tools_say() -> None:
     )
     assert read_told([("container", "/chat always")], child=None) == Told(name="chat", restart="always", at_boot=True)
     assert read_told([("container", "/chat unless-stopped")], child=None).at_boot is False
+    assert read_told([("container", "chat always")], child=None, tool="podman").at_boot is None
     assert read_told([("trouble", "permission denied (exit status 1)")], child=None).trouble.startswith("permission")
+
+
+@pytest.mark.parametrize(
+    ("state", "at_boot"),
+    [("enabled", True), ("enabled-runtime", False), ("disabled", False), ("static", None), ("generated", None)],
+)
+def test_whether_a_unit_starts_at_boot(state: str, at_boot: bool | None) -> None:
+    assert read_told([("unit", f"UnitFileState={state}")], child=None).at_boot is at_boot
 
 
 def test_the_program_of_supervisord_is_the_one_with_the_servers_process() -> None:

@@ -364,7 +364,9 @@ def test_what_happens_at_the_next_boot_is_said_before_the_approval() -> None:
     always, never = (plan(machine, launch=None, told=Told(at_boot=state)).data["warnings"] for state in (True, False))
     assert "starts its own server again" in str(always) and "does not start its own server at boot" in str(never)
     stop = plan(machine, launch=None, kind="stop", new=None, told=Told(at_boot=True))
-    assert "again when" in stop.data["warnings"][0]["text"]
+    assert "starts its server again when" in stop.data["warnings"][0]["text"]
+    static = plan(machine, launch=None, kind="stop", new=None, told=Told(restart="no"))
+    assert "may start its server again when" in static.data["warnings"][0]["text"], "what is not known is said"
     assert "chat.socket can start" in str(plan(machine, launch=None, told=Told(triggers=("chat.socket",))).data)
 
 
