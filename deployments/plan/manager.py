@@ -109,6 +109,7 @@ TERMINALS = frozenset({"tmux", "screen", "SCREEN"})
 LOGIN_PARENTS = frozenset({"sshd", "sshd-session", "systemd", "init", "login", "lxc-attach", "dropbear", *TERMINALS})
 """Parents that start what a person asks for, once."""
 PASSED_ON = frozenset({"sudo", "su", "runuser", "doas", "timeout", "nohup", "numactl", "conda", "uv", "script", "time"})
+PASSED_ON |= {"tini", "dumb-init", "docker-init", "catatonit"}
 """Parents that wait for one command and end with it; what looks after them looks after the server."""
 PARTS = ("vllm", "VLLM::", "sglang")
 """How the names of an engine's own processes begin: the first of several API servers has one as its parent."""
@@ -206,6 +207,11 @@ def _is_passed_on(comm: str) -> bool:
     return comm in PASSED_ON or comm.startswith(PARTS)
 
 
+def _wraps(comm: str) -> bool:
+    """Does a process of this name only start the server? A script that is run by its own name has that name."""
+    return _is_passed_on(comm) or comm in SHELLS or comm.endswith(".sh")
+
+
 def _terminal(comm: str) -> str:
     """`tmux: server` and `SCREEN`, as people call them."""
     name = comm.partition(":")[0]
@@ -221,10 +227,13 @@ def scheduler_of(facts: HostFacts) -> str:
 
 
 def beside(facts: HostFacts, serving: Serving, manager: Manager | None) -> tuple[Process, ...]:
-    """Who else is in the server's unit or container and would be ended with it: not of its tree, nor above it."""
+    """Who else is in the server's unit or container and would be ended with it: not of its tree, nor what wraps it.
+
+    A program above the server that is more than a wrapper, a notebook's for one, has work of its own.
+    """
     if manager is None or isinstance(facts.processes, Unknown) or serving.root is None:
         return ()
     table = facts.processes
-    known = serving.pids | {process.pid for process in ancestors(table, serving.root)}
+    known = serving.pids | {process.pid for process in ancestors(table, serving.root) if _wraps(process.comm)}
     others = [table.by_pid[pid] for pid in manager.told.members if pid in table.by_pid and pid not in known]
     return tuple(process for process in others if not process.is_dead_zombie)

@@ -211,6 +211,28 @@ def test_who_else_is_in_the_unit() -> None:
     assert beside(facts, serving, None) == ()
 
 
+@pytest.mark.parametrize(
+    ("above", "also"),
+    [
+        (("jupyter-lab", "bash"), ["jupyter-lab"]),
+        (("code-server", "node", "sh", "timeout"), ["code-server", "node"]),
+        (("tmux: server", "bash"), ["tmux: server"]),
+        (("start.sh", "bash", "conda", "vllm"), []),
+        (("tini", "nvidia_entry.sh"), []),
+    ],
+)
+def test_a_program_above_the_server_has_work_of_its_own_and_a_wrapper_has_not(
+    above: tuple[str, ...], also: list[str]
+) -> None:
+    machine = server("/system.slice/jupyter.service", *above)
+    facts = machine.facts()
+    assert not isinstance(facts.processes, Unknown)
+    members = tuple(machine.procs)
+    unit = Manager(ManagerKind.UNIT, "jupyter.service", told=Told(members=members))
+    found = beside(facts, Serving(facts.processes.by_pid[100], facts.processes.tree(100), ""), unit)
+    assert [process.comm for process in found] == also
+
+
 @pytest.mark.parametrize(("comm", "name"), [("slurmd", "Slurm"), ("kubelet", "Kubernetes"), ("sh", "")])
 def test_a_node_of_a_scheduler_is_known_by_its_daemon(comm: str, name: str) -> None:
     assert scheduler_of(idle_machine().add(Proc(60, 60, comm)).facts()) == name
