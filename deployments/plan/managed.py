@@ -53,7 +53,8 @@ def _not_asked(asked: PlanInput, manager: Manager) -> dict[str, Any]:
         return warning(
             f"The {manager} waits for the server, and may start it again in a loop.",
             "It was not started by Relaunch, and it is not stopped. Before the stop you are asked once more.",
-            "End that loop first, where it runs. A server that comes back is named before the launch.",
+            "End that loop first, where it runs. A server that comes back in the first seconds after its end is named "
+            "before the launch.",
         )
     return warning(
         f"The {manager} looks after the server and starts it again when it ends.",

@@ -41,17 +41,23 @@ def confirm(ctx: StepContext, made: Plan) -> None:
 def _ask(ctx: StepContext, made: Plan, manager: Manager) -> GateOpened:
     ends_others = manager.can_be_asked
     if ends_others:
-        title = f"Stopping the {manager} also ends {len(made.beside)} other process(es). Stop it?"
+        count = len(made.beside)
+        others = "1 other process" if count == 1 else f"{count} other processes"
+        title = f"Stopping the {manager} also ends {others}. Stop it?"
         text = "A unit or container is stopped as a whole. These are not part of this server:"
         rows = [[str(process.pid), process.comm] for process in made.beside]
         detail = "Everything in the unit or container ends, the processes above included."
     else:
         title = f"The {manager} may start the server again. Stop the server?"
         text = (
-            "Relaunch cannot stop it through that. It gets no signal, and if the server comes back, neither does that."
+            f"Relaunch does not know how to stop the server through it. Only the server is signalled. The {manager} is "
+            "not, nor is a server that it starts again."
         )
         rows = [[str(manager.pid or ""), manager.told.command or manager.name]]
-        detail = "Only the server's own processes are ended. If it comes back, that is named before the launch."
+        detail = (
+            "Only the server's own processes are ended. If it comes back in the first seconds after its end, that is "
+            "named before the launch."
+        )
     again = {
         "key": "again",
         "label": "Look again",

@@ -39,12 +39,27 @@ def test_a_shell_that_may_be_a_loop_is_asked_about_before_any_signal(
     monkeypatch.setattr(verify, "RETURN_SECONDS", 0.0)  # the scripted host looks a few times only
     story = to_the_gate(adopted)
     assert "bash (pid 50) may start the server again" in story.gate.title
+    assert "Only the server is signalled. The shell bash (pid 50) is not, nor" in story.gate.text
+    stop = next(choice for choice in story.gate.choices if choice["key"] == "stop")
+    assert "in the first seconds after its end" in stop["detail"]
     assert "while true" in str(story.gate.evidence)
     assert not Effect.objects.exists()
     story.answer("stop")
     assert story.work().state == JobState.SUCCEEDED, story.job.summary
     assert [effect.target["processes"] for effect in Effect.objects.all()] == [[[100, 1000]]]
     assert 50 in story.host.machine.procs
+
+
+@pytest.mark.parametrize(
+    ("more", "title"), [((), "also ends 1 other process."), ((61,), "also ends 2 other processes.")]
+)
+def test_who_else_ends_with_the_unit_is_asked_about(serving: Story, more: tuple[int, ...], title: str) -> None:
+    Launch.objects.all().delete()
+    serving.host.machine.cgroups = {100: "/system.slice/chat.service"}
+    serving.host.machine.add(*(Proc(pid, pid, "rsync") for pid in (60, *more)))
+    serving.host.told["unit"] = [f"member {pid}" for pid in (60, *more, 100)]
+    to_the_gate(serving)
+    assert title in serving.gate.title and not Effect.objects.exists()
 
 
 def test_the_server_is_left_where_somebody_says_so(adopted: Story) -> None:
