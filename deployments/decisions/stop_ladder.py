@@ -39,6 +39,7 @@ class Record:
     root: Who | None
     processes: tuple[Who, ...]
     manager: str = ""
+    """What looks after it, in words."""
     through: tuple[str, ...] = ()
     """The command by which the manager stops it, where there is one."""
     command: str = ""
@@ -49,6 +50,8 @@ class Record:
     """The start time of the youngest process of the host when this was recorded; None: not recorded."""
     may_return: bool = False
     """Something may start it again that could not be asked not to."""
+    manager_identity: tuple[str, ...] = ()
+    """By which the manager is known again; empty for none."""
 
     @classmethod
     def load(cls, data: Mapping[str, Any]) -> Self:
@@ -64,6 +67,7 @@ class Record:
             tuple(data.get("names", ())),
             data.get("newest"),
             data.get("may_return", False),
+            tuple(data.get("manager_identity", ())),
         )
 
     def living(self, alive: Mapping[int, str]) -> tuple[Who, ...]:

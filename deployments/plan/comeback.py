@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
+from deployments.decisions.stop_ladder import Record
 from deployments.plan.manager import LOGINS, UNIT, Manager, ManagerKind, ancestors, find_manager, waiting
 from deployments.plan.serving import Serving
 from hosts.probe.facts import HostFacts
@@ -18,13 +19,13 @@ from hosts.probe.processes import Process, ProcessTable
 
 @dataclass(frozen=True)
 class Stopped:
-    """What was recorded before the stop."""
+    """What is known of the server that was stopped; ``record``: as it was before the first signal."""
 
-    newest: int
-    """Start time of the youngest process then."""
-    manager: str
-    names: tuple[str, ...] = ()
-    """Of its processes, as the kernel has them: one that is no more than new must have one of them."""
+    record: Record
+
+    def was_there(self, process: Process) -> bool:
+        """Had it started when the record was made? What is not known counts as yes: nobody has come back then."""
+        return self.record.newest is None or process.start_time <= self.record.newest
 
 
 @dataclass(frozen=True)
@@ -57,11 +58,11 @@ def who_is_back(
         return ()
     found: dict[int, Back] = {}
     for process in new_processes(facts, stopped, in_the_way):
-        root = _first_of_its_tree(facts.processes, process, stopped.newest)
+        root = _first_of_its_tree(facts.processes, process, stopped)
         manager = _restarter(facts, process, root)
         commands = [detail.command for each in (root, process) if (detail := facts.details.get(each.pid)) is not None]
         known = [is_same(command) or (process.pid in in_the_way and is_server(command)) for command in commands]
-        if _same_manager(manager, stopped) or any(known):
+        if _same_manager(manager, stopped, process, in_the_way) or any(known):
             pids = frozenset(each.pid for each in facts.processes.tree(root.pid))
             command = commands[0] if commands else process.comm
             found.setdefault(root.pid, Back(root, command[:200], pids, _words(facts, process, manager)))
@@ -75,9 +76,9 @@ def new_processes(facts: HostFacts, stopped: Stopped, in_the_way: Collection[int
     return [
         process
         for process in facts.processes.by_pid.values()
-        if process.start_time > stopped.newest
+        if not stopped.was_there(process)
         and not process.is_dead_zombie
-        and (process.pid in in_the_way or process.comm in stopped.names)
+        and (process.pid in in_the_way or process.comm in stopped.record.names)
     ]
 
 
@@ -86,15 +87,15 @@ def wanted(facts: HostFacts, stopped: Stopped, in_the_way: Collection[int]) -> f
     if isinstance(facts.processes, Unknown):
         return frozenset()
     new = new_processes(facts, stopped, in_the_way)
-    roots = {_first_of_its_tree(facts.processes, process, stopped.newest).pid for process in new}
+    roots = {_first_of_its_tree(facts.processes, process, stopped).pid for process in new}
     return frozenset(roots | {process.pid for process in new})
 
 
-def _first_of_its_tree(table: ProcessTable, process: Process, newest: int) -> Process:
+def _first_of_its_tree(table: ProcessTable, process: Process, stopped: Stopped) -> Process:
     """The outermost ancestor that started after the stop."""
     root = process
     for parent in ancestors(table, process):
-        if parent.start_time <= newest:
+        if stopped.was_there(parent):
             break
         root = parent
     return root
@@ -108,8 +109,14 @@ def _restarter(facts: HostFacts, process: Process, root: Process) -> Manager | U
     return waiting(ancestors(facts.processes, root))
 
 
-def _same_manager(manager: Manager | Unknown | None, stopped: Stopped) -> bool:
-    return isinstance(manager, Manager) and bool(stopped.manager) and str(manager) == stopped.manager
+def _same_manager(
+    manager: Manager | Unknown | None, stopped: Stopped, process: Process, in_the_way: Collection[int]
+) -> bool:
+    """Is it started by what looked after the server? That may start others too: then only one in the way, and of the
+    server's names, is taken for it."""
+    if not isinstance(manager, Manager) or manager.identity != stopped.record.manager_identity:
+        return False
+    return manager.starts_one_server or (process.pid in in_the_way and process.comm in stopped.record.names)
 
 
 def _words(facts: HostFacts, process: Process, manager: Manager | Unknown | None) -> str:

@@ -60,6 +60,17 @@ class Manager:
         return self.kind not in (ManagerKind.SHELL, ManagerKind.PARENT)
 
     @property
+    def identity(self) -> tuple[str, ...]:
+        """The same before and after it has started the server again; what its tools tell of it does not count."""
+        return (str(self.kind), self.group or self.name, "" if self.pid is None else str(self.pid))
+
+    @property
+    def starts_one_server(self) -> bool:
+        """Is whatever it starts this server? One that looks after many programs, or runs commands, is not so."""
+        one = self.kind == ManagerKind.SUPERVISOR and self.name in ONE_PROGRAM
+        return one or self.kind in (ManagerKind.UNIT, ManagerKind.CONTAINER)
+
+    @property
     def can_be_asked(self) -> bool:
         """Do we know a command that has it stop the server?"""
         return bool(self._tool_argv("stop", sudo=False))
@@ -99,6 +110,8 @@ TOOLS = {"docker": "docker", "libpod": "podman"}
 UNIT = re.compile(r"([^/]+\.service)(?=/|$)")
 USERS_SYSTEMD = re.compile(r"user@(\d+)\.service/")
 SUPERVISORS = {"supervisord": "supervisord", "runsv": "runit", "s6-supervise": "s6", "pm2": "pm2", "circusd": "circus"}
+ONE_PROGRAM = frozenset({"runit", "s6"})
+"""Supervisors of which a process of its own looks after each program."""
 SUPERVISOR_TOOLS = {"supervisord": "supervisorctl"}
 SCHEDULERS = {"slurmstepd": "Slurm", "pbs_mom": "PBS", "sge_shepherd": "Grid Engine", "condor_starter": "HTCondor"}
 NODE_DAEMONS = {"slurmd": "Slurm", "kubelet": "Kubernetes", "k3s-server": "Kubernetes", "k3s-agent": "Kubernetes"}

@@ -37,7 +37,7 @@ def spared_among(ctx: StepContext, facts: HostFacts, in_the_way: frozenset[int],
     """``in_the_way``: the pids of the host that hold its cards or the port. Raises TransportError."""
     seen = _with_details(ctx, facts, in_the_way)
     jobs = {pid: words for pid in sorted(in_the_way) if (words := _why_not_ours_to_end(scheduler_over(seen, pid), pid))}
-    back = () if record is None or record.newest is None else _back(ctx, facts, in_the_way, record, record.newest)
+    back = () if record is None else _back(ctx, facts, in_the_way, record)
     pids = frozenset(jobs).union(*(each.pids for each in back))
     return Spared(back, tuple(jobs.values()), pids)
 
@@ -66,12 +66,10 @@ def scheduler_over(facts: HostFacts, pid: int) -> Manager | Unknown | None:
     return manager
 
 
-def _back(
-    ctx: StepContext, facts: HostFacts, in_the_way: frozenset[int], record: Record, newest: int
-) -> tuple[Back, ...]:
+def _back(ctx: StepContext, facts: HostFacts, in_the_way: frozenset[int], record: Record) -> tuple[Back, ...]:
     if not isinstance(facts.host, Unknown) and facts.host.boot_id != record.boot_id:
         return ()
-    stopped = Stopped(newest, record.manager, record.names)
+    stopped = Stopped(record)
     pids = wanted(facts, stopped, in_the_way)
     if not pids:
         return ()
@@ -89,9 +87,7 @@ def is_back(ctx: StepContext, facts: HostFacts, record: Record | None) -> str:
 
     Says so in words; empty when not. Asks the host only when a process of the server's name is new.
     """
-    if record is None or record.newest is None:
-        return ""
-    return " ".join(map(str, _back(ctx, facts, frozenset(), record, record.newest)))
+    return "" if record is None else " ".join(map(str, _back(ctx, facts, frozenset(), record)))
 
 
 def _with_details(ctx: StepContext, facts: HostFacts, pids: Iterable[int]) -> HostFacts:

@@ -67,6 +67,7 @@ def _record(ctx: StepContext) -> None:
         processes=[[process.pid, process.start_time] for process in made.serving.processes],
         rung=Rung.NONE,
         manager=str(made.manager or ""),
+        manager_identity=made.manager.identity if made.manager is not None else (),
         through=_through(ctx, made),
         command=mask_text(_command(made)),
         names=sorted({process.comm for process in made.serving.processes}),

@@ -1,11 +1,19 @@
 """A server that comes back by itself: known again, and what has started it is named."""
 
+from dataclasses import replace
+
 import pytest
 
+from deployments.decisions.stop_ladder import Record
 from deployments.plan.comeback import Back, Stopped, wanted, who_is_back
+from deployments.plan.manager import Manager, find_manager
+from deployments.plan.serving import Serving
+from deployments.plan.told import Told
+from hosts.probe.frames import Unknown
 from tests.deployments.machine import SGLANG, Machine, Proc, idle_machine
 
-STOPPED = Stopped(newest=5000, manager="", names=("python", "sglang::schedul"))
+RECORD = Record("boot", (100, 1000), ((100, 1000),), newest=5000, names=("python", "sglang::schedul"))
+STOPPED = Stopped(RECORD)
 OTHER = SGLANG.replace("30000", "30001")
 
 
@@ -74,10 +82,58 @@ def test_another_server_of_the_engine_counts_only_where_it_is_in_the_way() -> No
 def test_a_stranger_in_the_way_is_a_stranger() -> None:
     machine = idle_machine().add(Proc(900, 9000, "train", "python train.py", cards=(0,)))
     assert look(machine, 900) == ()
-    machine.cgroups = {900: "/system.slice/chat.service"}
-    same = Stopped(5000, "systemd unit chat.service")
-    assert look(machine, 900, stopped=same), "but of the unit of the server that was stopped"
-    assert not look(machine, 900, stopped=Stopped(5000, "systemd unit other.service"))
+
+
+def looked_after(machine: Machine, pid: int, **told: str) -> Stopped:
+    """The server of process ``pid`` was stopped, with what looks after it there and what that has told of itself."""
+    facts = machine.facts()
+    assert not isinstance(facts.processes, Unknown)
+    manager = find_manager(facts, Serving(facts.processes.by_pid[pid], (), ""))
+    assert isinstance(manager, Manager)
+    return Stopped(replace(RECORD, manager_identity=replace(manager, told=Told(**told)).identity))
+
+
+ID = "ab" * 32
+
+
+@pytest.mark.parametrize(
+    ("group", "other"),
+    [
+        ("/system.slice/chat.service", "/system.slice/other.service"),
+        (f"/system.slice/docker-{ID}.scope", f"/system.slice/docker-{'cd' * 32}.scope"),
+        (
+            "/user.slice/user-7.slice/user@7.service/chat.service",
+            "/user.slice/user-8.slice/user@8.service/chat.service",
+        ),
+    ],
+)
+def test_what_a_unit_or_container_starts_is_its_server_whatever_its_command(group: str, other: str) -> None:
+    machine = idle_machine().add(Proc(100, 1000), Proc(900, 9000, "train", "python train.py", cards=(0,)))
+    machine.cgroups = {100: group, 900: group}
+    stopped = looked_after(machine, 100, name="chat", restart="always")
+    assert look(machine, 900, stopped=stopped)
+    machine.cgroups[900] = other
+    assert not look(machine, 900, stopped=stopped)
+
+
+def test_a_second_program_of_runit_is_not_the_first() -> None:
+    machine = idle_machine().add(Proc(50, 50, "runsv"), Proc(51, 51, "runsv"), Proc(100, 1000, parent=50))
+    again = machine.add(Proc(900, 9000, "train", "python train.py", parent=50, cards=(0,)))
+    stopped = looked_after(machine, 100)
+    assert look(again, 900, stopped=stopped)
+    again.procs[900].parent = 51
+    assert not look(again, 900, stopped=stopped)
+
+
+def test_of_a_supervisor_of_many_programs_only_one_in_the_way_with_the_servers_names_is_back() -> None:
+    machine = idle_machine().add(Proc(50, 50, "supervisord"), Proc(100, 1000, parent=50))
+    stopped = looked_after(machine, 100, name="g:chat")
+    machine.add(Proc(900, 9000, "run.sh", "bash run.sh", parent=50))
+    machine.add(Proc(901, 9001, "sglang::schedul", "no name of an engine", parent=900, cards=(0,)))
+    assert look(machine, 901, stopped=stopped)[0].root.pid == 900
+    assert not look(machine, stopped=stopped), "another program of its, on other cards"
+    machine.procs[901].comm = "train"
+    assert not look(machine, 901, stopped=stopped), "a stranger"
 
 
 def test_the_dead_have_not_come_back() -> None:
