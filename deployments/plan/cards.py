@@ -125,7 +125,7 @@ def holders(
         process = facts.processes.by_pid.get(holder.pid)
         if not held or process is None or process.is_dead_zombie or process.comm in HOUSEKEEPERS:
             continue
-        seen = _holder(facts, process, held, deployment=_deployment(process, facts.files, facts.processes, launches))
+        seen = _holder(facts, process, held, deployment=deployment_of(process, facts.files, facts.processes, launches))
         if (process.pid, process.start_time) in ours or process.pid in on_node:
             continue
         users = {facts.owners.get(process.pid, ""), "" if process.uid is None else str(process.uid)} - {""}
@@ -145,7 +145,7 @@ def _holder(facts: HostFacts, process: Process, held: Sequence[str], *, deployme
     return HolderSeen(process.pid, process.start_time, name, user, tuple(held), deployment, inner)
 
 
-def _deployment(process: Process, files: OpenFiles, table: ProcessTable, launches: Mapping[str, str]) -> str:
+def deployment_of(process: Process, files: OpenFiles, table: ProcessTable, launches: Mapping[str, str]) -> str:
     """Whose server it is: its own log's or that of the nearest process above it, which no stranger can choose."""
     launch_of = dict(files.launches)  # by the log they write to, which no process of another user can
     above: Process | None = process

@@ -1,15 +1,17 @@
 """Has a server come back by itself after its stop, and what has started it again? PURE.
 
 Only what started after the stop was recorded is looked at. It is the server again when it has the same command or is
-looked after by the same; when it holds the deployment's cards or its port, any server of the engine counts.
+looked after by the same. Any other server of the engine that holds the deployment's cards or its port is told too, as
+one that has been started meanwhile; not one that the panel has launched for another deployment.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 
 from deployments.decisions.stop_ladder import Record
+from deployments.plan.cards import deployment_of
 from deployments.plan.manager import LOGINS, UNIT, Manager, ManagerKind, ancestors, find_manager, waiting
 from deployments.plan.serving import Serving
 from hosts.probe.facts import HostFacts
@@ -22,6 +24,8 @@ class Stopped:
     """What is known of the server that was stopped; ``record``: as it was before the first signal."""
 
     record: Record
+    others: Mapping[str, str] = field(default_factory=dict)
+    """launch -> deployment, of what the panel has launched for others."""
 
     def was_there(self, process: Process) -> bool:
         """Had it started when the record was made? What is not known counts as yes: nobody has come back then."""
@@ -30,15 +34,18 @@ class Stopped:
 
 @dataclass(frozen=True)
 class Back:
-    """A server that was started again. ``by``: what did it, as the end of a sentence that begins with its name."""
+    """A server that was started after the stop. ``by``: what did it, as a sentence."""
 
     root: Process
     command: str
     pids: frozenset[int]
     by: str
+    is_same: bool = True
+    """Is it the server that was stopped, or may it as well be somebody else's?"""
 
     def __str__(self) -> str:
-        return f"The server has come back by itself as pid {self.root.pid} ({self.command}): {self.by}"
+        what = "The server has come back by itself" if self.is_same else "A server of this engine was started meanwhile"
+        return f"{what} as pid {self.root.pid} ({self.command}): {self.by}"
 
 
 def who_is_back(
@@ -61,16 +68,19 @@ def who_is_back(
         root = _first_of_its_tree(facts.processes, process, stopped)
         manager = _restarter(facts, process, root)
         commands = [detail.command for each in (root, process) if (detail := facts.details.get(each.pid)) is not None]
-        known = [is_same(command) or (process.pid in in_the_way and is_server(command)) for command in commands]
-        if _same_manager(manager, stopped, process, in_the_way) or any(known):
+        same = _same_manager(manager, stopped, process, in_the_way) or any(map(is_same, commands))
+        if same or (process.pid in in_the_way and any(map(is_server, commands))):
             pids = frozenset(each.pid for each in facts.processes.tree(root.pid))
             command = commands[0] if commands else process.comm
-            found.setdefault(root.pid, Back(root, command[:200], pids, _words(facts, process, manager)))
+            back = Back(root, command[:200], pids, _words(facts, process, manager, same), same)
+            if root.pid not in found or (same and not found[root.pid].is_same):
+                found[root.pid] = back
     return tuple(found.values())
 
 
 def new_processes(facts: HostFacts, stopped: Stopped, in_the_way: Collection[int]) -> list[Process]:
-    """Who may be the server again: those in the way, and those of its names; none that was there before the stop."""
+    """Who may be the server again: those in the way, and those of its names; none that was there before the stop, or
+    that is a server of another deployment."""
     if isinstance(facts.processes, Unknown):
         return []
     return [
@@ -79,7 +89,12 @@ def new_processes(facts: HostFacts, stopped: Stopped, in_the_way: Collection[int
         if not stopped.was_there(process)
         and not process.is_dead_zombie
         and (process.pid in in_the_way or process.comm in stopped.record.names)
+        and not _of_another(facts, facts.processes, process, stopped)
     ]
+
+
+def _of_another(facts: HostFacts, table: ProcessTable, process: Process, stopped: Stopped) -> bool:
+    return not isinstance(facts.files, Unknown) and bool(deployment_of(process, facts.files, table, stopped.others))
 
 
 def wanted(facts: HostFacts, stopped: Stopped, in_the_way: Collection[int]) -> frozenset[int]:
@@ -119,13 +134,13 @@ def _same_manager(
     return manager.starts_one_server or (process.pid in in_the_way and process.comm in stopped.record.names)
 
 
-def _words(facts: HostFacts, process: Process, manager: Manager | Unknown | None) -> str:
+def _words(facts: HostFacts, process: Process, manager: Manager | Unknown | None, is_same: bool) -> str:
     if isinstance(manager, Unknown):
         return f"what started it is not known. {manager.reason}"
     if manager is not None and manager.kind == ManagerKind.PARENT:
         return f"the {manager} has started it, perhaps a watchdog."
     if manager is not None:
-        return f"the {manager} has started it again."
+        return f"the {manager} has started it{' again' if is_same else ''}."
     detail = facts.details.get(process.pid)
     units = UNIT.findall(detail.cgroup) if detail is not None else []
     if units and LOGINS.fullmatch(units[-1]):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from controlpanel.masking import mask_text
 from deployments.decisions.stop_ladder import Record
+from deployments.plan.collect import launches_of_others
 from deployments.plan.comeback import Back, Stopped, wanted, who_is_back
 from deployments.plan.manager import Manager, ManagerKind, find_manager
 from deployments.plan.serving import Serving
@@ -69,7 +70,7 @@ def scheduler_over(facts: HostFacts, pid: int) -> Manager | Unknown | None:
 def _back(ctx: StepContext, facts: HostFacts, in_the_way: frozenset[int], record: Record) -> tuple[Back, ...]:
     if not isinstance(facts.host, Unknown) and facts.host.boot_id != record.boot_id:
         return ()
-    stopped = Stopped(record)
+    stopped = Stopped(record, launches_of_others(ctx))
     pids = wanted(facts, stopped, in_the_way)
     if not pids:
         return ()

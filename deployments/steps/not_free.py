@@ -88,7 +88,8 @@ class _Again:
 
 def _title(verdict: Verdict, spared: Spared) -> str:
     if spared.back:
-        return "The server has come back by itself"
+        same = any(back.is_same for back in spared.back)
+        return "The server has come back by itself" if same else "Another server was started meanwhile"
     if not isinstance(verdict, NotFree):
         return "Whether the cards are free could not be measured"
     return "The cards cannot be used as they are" if verdict.unusable else "The cards are not free"

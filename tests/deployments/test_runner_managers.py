@@ -201,3 +201,16 @@ def test_who_was_not_asked_about_at_first_is_asked_about_before_the_question(ser
     serving.host.after["stop TERM"] = arrive
     assert serving.work().state == JobState.WAITING and serving.gate.kind == "not free", serving.job.summary
     assert "kill" in [choice["key"] for choice in serving.gate.choices]
+
+
+def test_another_server_that_was_started_meanwhile_is_not_called_ours(adopted: Story) -> None:
+    story = to_the_gate(adopted)
+
+    def start() -> None:
+        other = SGLANG.replace("--tp 2", "--tp 1")
+        story.host.machine.add(Proc(700, 600_000, command=other, port=30000, cards=(0,)))
+
+    story.host.after["stop TERM"] = start
+    story.answer("stop")
+    assert story.work().state == JobState.WAITING and story.gate.title == "Another server was started meanwhile"
+    assert "A server of this engine was started meanwhile as pid 700" in str(story.gate.evidence)

@@ -76,7 +76,26 @@ def test_another_server_of_the_engine_counts_only_where_it_is_in_the_way() -> No
     machine = again(command=OTHER)
     del machine.procs[901]
     assert look(machine) == (), "a neighbour on other cards"
-    assert look(machine, 900)[0].command == OTHER
+    (other,) = look(machine, 900)
+    assert other.command == OTHER and not other.is_same
+    assert str(other).startswith("A server of this engine was started meanwhile as pid 900")
+
+
+def test_the_server_is_the_server_whichever_of_its_processes_is_seen_first() -> None:
+    machine = again(command="bash run.sh")
+    machine.add(Proc(902, 9002, command=SGLANG, parent=900))
+    (back,) = look(machine, 900, 901, 902)
+    assert back.is_same, "901 alone is only one of the engine"
+
+
+def test_a_server_of_another_deployment_is_nobody_that_came_back() -> None:
+    machine = again()
+    launch = "22222222-3333-4444-5555-666666666666"
+    machine.procs[900].log = launch
+    others = replace(STOPPED, others={launch: "embedder"})
+    assert look(machine, 900, 901, stopped=others) == ()
+    assert wanted(machine.facts(), others, (900, 901)) == frozenset()
+    assert look(machine, 900, 901)
 
 
 def test_a_stranger_in_the_way_is_a_stranger() -> None:
