@@ -66,7 +66,7 @@ def plan_for(ctx: StepContext, *, adopt: bool = True) -> Plan:
             facts=facts,
             node_facts=look_at_node(ctx, ("apps", *USABLE)),
             machine=ctx.host.machine.name,
-            earlier=_earlier(ctx),
+            earlier=launches_of(ctx),
             launches=launches_of_others(ctx),
             adopt=adopt,
         ),
@@ -153,7 +153,7 @@ def rules_of(ctx: StepContext) -> Rules:
     return Rules(frozenset(ctx.deployment.partners), tuple(ctx.deployment.co_tenants))
 
 
-def _earlier(ctx: StepContext) -> tuple[str, ...]:
+def launches_of(ctx: StepContext) -> tuple[str, ...]:
     """Ids of the deployment's last launches, whose markers its processes may still carry."""
     ids = ctx.deployment.launches.order_by("-intended_at").values_list("pk", flat=True)[:EARLIER_LAUNCHES]
     return tuple(map(str, ids))

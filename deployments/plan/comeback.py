@@ -2,7 +2,8 @@
 
 Only what started after the stop was recorded is looked at. It is the server again when it has the same command or is
 looked after by the same. Any other server of the engine that holds the deployment's cards or its port is told too, as
-one that has been started meanwhile; not one that the panel has launched for another deployment.
+one that has been started meanwhile; not one that the panel has launched for another deployment. And what the old
+server forked after the record was made, and left behind, has not come back: it is left over.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass, field
 from deployments.decisions.stop_ladder import Record
 from deployments.plan.cards import deployment_of
 from deployments.plan.manager import LOGINS, UNIT, Manager, ManagerKind, ancestors, find_manager, waiting
-from deployments.plan.serving import Serving
+from deployments.plan.serving import Serving, marked
 from hosts.probe.facts import HostFacts
 from hosts.probe.frames import Unknown
 from hosts.probe.processes import Process, ProcessTable
@@ -26,6 +27,8 @@ class Stopped:
     record: Record
     others: Mapping[str, str] = field(default_factory=dict)
     """launch -> deployment, of what the panel has launched for others."""
+    launches: frozenset[str] = frozenset()
+    """Of this deployment."""
 
     def was_there(self, process: Process) -> bool:
         """Had it started when the record was made? What is not known counts as yes: nobody has come back then."""
@@ -46,6 +49,29 @@ class Back:
     def __str__(self) -> str:
         what = "The server has come back by itself" if self.is_same else "A server of this engine was started meanwhile"
         return f"{what} as pid {self.root.pid} ({self.command}): {self.by}"
+
+
+def left_over(facts: HostFacts, stopped: Stopped) -> tuple[Process, ...]:
+    """Who belongs to the server that was stopped, and was not recorded: it carries the marker of a launch of this
+    deployment or writes to its log, or is of a group or session that the server's own process began.
+    """
+    if isinstance(facts.processes, Unknown):
+        return ()
+    table, root = facts.processes, stopped.record.root
+    # Root reads everybody's environment, and anybody can put a marker into his own.
+    user = None if isinstance(facts.host, Unknown) else facts.host.uid or None
+    pids = {pid for pid, launch in marked(facts, user) if launch in stopped.launches}
+    # A number is not given away while a group or session has it; whoever has it now has begun his own.
+    leader = None if root is None else table.by_pid.get(root[0])
+    if root is not None and (leader is None or leader.start_time == root[1]):
+        pids |= {process.pid for process in table.by_pid.values() if root[0] in (process.group, process.session)}
+    found = {process.pid: process for pid in sorted(pids) for process in table.tree(pid)}
+    recorded = set(stopped.record.processes)
+    return tuple(
+        process
+        for process in found.values()
+        if (process.pid, process.start_time) not in recorded and not process.is_dead_zombie
+    )
 
 
 def who_is_back(
@@ -79,14 +105,16 @@ def who_is_back(
 
 
 def new_processes(facts: HostFacts, stopped: Stopped, in_the_way: Collection[int]) -> list[Process]:
-    """Who may be the server again: those in the way, and those of its names; none that was there before the stop, or
-    that is a server of another deployment."""
+    """Who may be the server again: those in the way, and those of its names; none that was there before the stop, is
+    left over from it, or is a server of another deployment."""
     if isinstance(facts.processes, Unknown):
         return []
+    left = {process.pid for process in left_over(facts, stopped)}
     return [
         process
         for process in facts.processes.by_pid.values()
         if not stopped.was_there(process)
+        and process.pid not in left
         and not process.is_dead_zombie
         and (process.pid in in_the_way or process.comm in stopped.record.names)
         and not _of_another(facts, facts.processes, process, stopped)

@@ -80,7 +80,7 @@ def _launched(
     root = _recorded(host, table, launch) if launch is not None else None
     ours = {*earlier, *([launch.launch_id] if launch is not None else [])}
     found = {process.pid: process for process in (table.tree(root.pid) if root is not None else ())}
-    for pid, marker in _marked(facts, _user(host, table, root)):
+    for pid, marker in marked(facts, _user(host, table, root)):
         if marker in ours:
             found |= {process.pid: process for process in table.tree(pid)}
     processes = _alive(tuple(found.values()))
@@ -96,7 +96,7 @@ def _user(host: HostIdentity, table: ProcessTable, root: Process | None) -> int 
     return host.uid or None
 
 
-def _marked(facts: HostFacts, user: int | None) -> Iterator[tuple[int, str]]:
+def marked(facts: HostFacts, user: int | None) -> Iterator[tuple[int, str]]:
     """(pid, launch) by environment, and by the log that a process writes to.
 
     Anybody can put our marker into an environment, but only ``user`` can write to the log.

@@ -1,4 +1,5 @@
-"""Who is in the way after a stop, and may not be chased: a server that came back by itself, a scheduler's job."""
+"""Who is in the way after a stop: a server that came back by itself and a scheduler's job, which may not be chased;
+what is left over from the old server."""
 
 from __future__ import annotations
 
@@ -7,14 +8,16 @@ from dataclasses import dataclass, replace
 
 from controlpanel.masking import mask_text
 from deployments.decisions.stop_ladder import Record
-from deployments.plan.collect import launches_of_others
-from deployments.plan.comeback import Back, Stopped, wanted, who_is_back
+from deployments.plan.collect import launches_of, launches_of_others
+from deployments.plan.comeback import Back, Stopped, left_over, wanted, who_is_back
 from deployments.plan.manager import Manager, ManagerKind, find_manager
 from deployments.plan.serving import Serving
+from deployments.plan.words import command_of, user_of
 from deployments.steps.base import StepContext
 from hosts.probe.facts import HostFacts
 from hosts.probe.frames import Unknown
 from hosts.probe.probe import probe
+from hosts.probe.processes import Process
 
 PROBE_SECONDS = 45.0
 
@@ -38,7 +41,8 @@ def spared_among(ctx: StepContext, facts: HostFacts, in_the_way: frozenset[int],
     """``in_the_way``: the pids of the host that hold its cards or the port. Raises TransportError."""
     seen = _with_details(ctx, facts, in_the_way)
     jobs = {pid: words for pid in sorted(in_the_way) if (words := _why_not_ours_to_end(scheduler_over(seen, pid), pid))}
-    back = () if record is None else _back(ctx, facts, in_the_way, record)
+    stopped = stopped_of(ctx, record)
+    back = () if stopped is None else _back(ctx, facts, in_the_way, stopped)
     pids = frozenset(jobs).union(*(each.pids for each in back))
     return Spared(back, tuple(jobs.values()), pids)
 
@@ -67,10 +71,49 @@ def scheduler_over(facts: HostFacts, pid: int) -> Manager | Unknown | None:
     return manager
 
 
-def _back(ctx: StepContext, facts: HostFacts, in_the_way: frozenset[int], record: Record) -> tuple[Back, ...]:
-    if not isinstance(facts.host, Unknown) and facts.host.boot_id != record.boot_id:
+@dataclass(frozen=True)
+class LeftOver:
+    """A process of the old server that was not recorded, so that no signal may reach it before a person has seen it."""
+
+    process: Process
+    command: str
+
+    def __str__(self) -> str:
+        return (
+            f"Process {self.process.pid} ({self.command}) is left over from the old server. It was not there when the "
+            "stop was approved, so it got no signal."
+        )
+
+    @property
+    def row(self) -> list[str]:
+        """As the gate shows it: process, user, command, what it holds."""
+        return [str(self.process.pid), user_of(self.process.uid), self.command, "left over from the old server"]
+
+
+def stopped_of(ctx: StepContext, record: Record | None) -> Stopped | None:
+    """The record of a stop, with the launches by which a process is told to be this deployment's or another's."""
+    if record is None or not record.processes:
+        return None
+    return Stopped(record, launches_of_others(ctx), frozenset(launches_of(ctx)))
+
+
+def left_over_of(ctx: StepContext, facts: HostFacts, record: Record | None) -> tuple[LeftOver, ...]:
+    """With command lines, which the host is asked for when there is anybody. Raises TransportError."""
+    stopped = stopped_of(ctx, record)
+    if stopped is None or _of_another_boot(facts, stopped):
         return ()
-    stopped = Stopped(record, launches_of_others(ctx))
+    left = left_over(facts, stopped)
+    details = _with_details(ctx, facts, [process.pid for process in left]).details
+    return tuple(LeftOver(process, command_of(process, details.get(process.pid))) for process in left)
+
+
+def _of_another_boot(facts: HostFacts, stopped: Stopped) -> bool:
+    return not isinstance(facts.host, Unknown) and facts.host.boot_id != stopped.record.boot_id
+
+
+def _back(ctx: StepContext, facts: HostFacts, in_the_way: frozenset[int], stopped: Stopped) -> tuple[Back, ...]:
+    if _of_another_boot(facts, stopped):
+        return ()
     pids = wanted(facts, stopped, in_the_way)
     if not pids:
         return ()
@@ -79,25 +122,27 @@ def _back(ctx: StepContext, facts: HostFacts, in_the_way: frozenset[int], record
         stopped,
         in_the_way=in_the_way,
         is_server=ctx.engine.recognises,
-        is_same=lambda command: bool(command) and mask_text(command) == record.command,
+        is_same=lambda command: bool(command) and mask_text(command) == stopped.record.command,
     )
 
 
-def is_back(ctx: StepContext, facts: HostFacts, record: Record | None) -> str:
+def is_back(ctx: StepContext, facts: HostFacts, stopped: Stopped | None) -> str:
     """With nobody on the cards or the port: has the server been started again all the same, and still loads?
 
     Says so in words; empty when not. Asks the host only when a process of the server's name is new.
     """
-    return "" if record is None else " ".join(map(str, _back(ctx, facts, frozenset(), record)))
+    return "" if stopped is None else " ".join(map(str, _back(ctx, facts, frozenset(), stopped)))
 
 
 def _with_details(ctx: StepContext, facts: HostFacts, pids: Iterable[int]) -> HostFacts:
-    """The same look, with the command lines of more processes."""
+    """The same look, with the command lines of more processes, and with the markers by which they are ours."""
     missing = sorted(set(pids) - facts.details.keys())
     if not missing:
         return facts
+    sections = ("pids", "markers") if isinstance(facts.markers, Unknown) else ("pids",)
     with ctx.link() as transport:
         more = probe(
-            transport, sections=("pids",), timeout=PROBE_SECONDS, pids=missing, sudo=ctx.host.sudo, tick=ctx.tick
+            transport, sections=sections, timeout=PROBE_SECONDS, pids=missing, sudo=ctx.host.sudo, tick=ctx.tick
         )
-    return replace(facts, details={**more.details, **facts.details})
+    markers = more.markers if isinstance(facts.markers, Unknown) else facts.markers
+    return replace(facts, details={**more.details, **facts.details}, markers=markers)

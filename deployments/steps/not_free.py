@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,7 +28,7 @@ from deployments.plan.port import port_verdict
 from deployments.plan.sharing import Planned, in_words
 from deployments.steps import signals
 from deployments.steps.base import GateOpened, StepContext, StepFailed
-from deployments.steps.comeback import Spared, spared_among
+from deployments.steps.comeback import LeftOver, Spared, left_over_of, spared_among
 from deployments.steps.signals import Order
 from hosts.probe.facts import HostFacts
 from hosts.probe.frames import Unknown
@@ -54,14 +54,15 @@ def ask(ctx: StepContext, verdict: Verdict, seen: Round, boot_id: str, *, record
     for reason in again.reasons:
         ctx.say(reason)
     strangers = [[holder.pid, holder.start_time] for holder in again.killable]
-    ctx.remember(strangers=strangers, strangers_boot=boot_id, found=again.found)
+    left = [[each.process.pid, each.process.start_time] for each in (again.left if boot_id else ())]
+    ctx.remember(strangers=strangers, strangers_boot=boot_id, found=again.found, left=left)
     reasons = dict.fromkeys((*again.reasons, *verdict.reasons))
     evidence: list[dict[str, Any]] = [{"text": reason} for reason in reasons]
     if again.rows:
         evidence.append({"table": {"head": ["Process", "User", "Command", "Holds"], "rows": again.rows}})
     return ctx.ask(
         "not free",
-        title=_title(verdict, again.spared),
+        title=_title(verdict, again),
         text="Nothing is launched until they are, or until somebody decides.",
         evidence=evidence,
         choices=_choices(ctx, seen, again),
@@ -79,17 +80,21 @@ class _Again:
     found: list[dict[str, Any]] | None = None
     spared: Spared = field(default_factory=Spared)
     why_not: str = ""
+    left: tuple[LeftOver, ...] = ()
+    """Of the old server, unrecorded: a confirmed kill of its own may hit them."""
 
     @property
     def reasons(self) -> list[str]:
         """Why somebody gets no signal, in sentences."""
-        return [*self.spared.reasons, *([self.why_not] if self.why_not else [])]
+        return [*self.spared.reasons, *map(str, self.left), *([self.why_not] if self.why_not else [])]
 
 
-def _title(verdict: Verdict, spared: Spared) -> str:
-    if spared.back:
-        same = any(back.is_same for back in spared.back)
+def _title(verdict: Verdict, again: _Again) -> str:
+    if again.spared.back:
+        same = any(back.is_same for back in again.spared.back)
         return "The server has come back by itself" if same else "Another server was started meanwhile"
+    if again.left:
+        return "Something is left over from the old server"
     if not isinstance(verdict, NotFree):
         return "Whether the cards are free could not be measured"
     return "The cards cannot be used as they are" if verdict.unusable else "The cards are not free"
@@ -103,18 +108,20 @@ def _look_again(ctx: StepContext, others: tuple[HolderSeen, ...], record: Record
     having = port_verdict(facts, ctx.deployment.port, launches=launches_of_others(ctx)).holders
     inside = held if node_facts is None else others_of(ctx)(facts)
     spared = spared_among(ctx, facts, _in_the_way(inside, having), record)
+    left = tuple(each for each in left_over_of(ctx, facts, record) if each.process.pid not in spared.pids)
     offer = kill_offer(
         others,
         held if isinstance(held, Unknown) else _again(held, planned_of(ctx)),
-        spared=spared.pids,
+        spared=spared.pids | {each.process.pid for each in left},
         boot_id=boot_id,
         from_node=node_facts is not None,
     )
     seen_by = " on the node" if node_facts is not None and isinstance(held, Held) else ""
     rows = [_row(holder, seen_by) for holder in offer.named]
     rows += list({tuple(row): row for row in (_port_row(holder, ctx.deployment.port) for holder in having)}.values())
+    rows += [each.row for each in left]
     found = None if offer.found is None else [co_tenant(holder, outer) for holder in offer.found]
-    return _Again(rows, offer.killable, found, spared, offer.why_not)
+    return _Again(rows, offer.killable, found, spared, offer.why_not, left)
 
 
 def _look(ctx: StepContext) -> HostFacts:
@@ -157,7 +164,7 @@ def _owner(holder: HolderSeen | PortHolder) -> str:
 
 def _choices(ctx: StepContext, seen: Round, again: _Again) -> list[dict[str, Any]]:
     others = again.killable
-    numbers = ("process " if len(others) == 1 else "processes ") + ", ".join(str(holder.pid) for holder in others)
+    numbers = _processes(holder.pid for holder in others)
     look = {
         "key": "again",
         "label": "Look again",
@@ -187,6 +194,14 @@ def _choices(ctx: StepContext, seen: Round, again: _Again) -> list[dict[str, Any
         "action": "approve",
         "detail": f"They may share the cards: {_names(again.found)}. Everything is measured again with them.",
     }
+    kill_left = {
+        "key": "kill_left",
+        "label": "Kill what is left over from the old server",
+        "action": "confirm_kill",
+        "danger": True,
+        "detail": f"SIGKILL to exactly {_processes(each.process.pid for each in again.left)}, each if it is still the "
+        "same process.",
+    }
     full = _too_full(ctx, seen)
     if full:
         look["detail"] += f" To launch anyway is not offered: {full}"
@@ -194,6 +209,7 @@ def _choices(ctx: StepContext, seen: Round, again: _Again) -> list[dict[str, Any
         look,
         *([accept] if again.found is not None and ctx.job.kind != JobKind.STOP else []),
         *([kill] if others else []),
+        *([kill_left] if ctx.step.data["left"] else []),
         leave,
         *([] if ctx.job.kind == JobKind.STOP or full else [anyway]),
     ]
@@ -228,19 +244,26 @@ def carry_out(ctx: StepContext, answer: Gate) -> None:
         ctx.remember(forced=True, boot_id=boot_id, verified_at=timezone.now().isoformat())
         ctx.finish(f"{answer.answered_by_name} decided to launch anyway: {answer.comment}")
     if answer.answer == "kill":
-        _kill(ctx, answer)
+        _kill(ctx, answer, ctx.step.data.get("strangers", []), EffectKind.KILL_STRANGERS)
+    if answer.answer == "kill_left":
+        _kill(ctx, answer, ctx.step.data.get("left", []), EffectKind.SIGNAL_KILL)
 
 
-def _kill(ctx: StepContext, answer: Gate) -> None:
-    """SIGKILL to the named strangers, if they are still the same processes."""
-    named = tuple((pid, start) for pid, start in ctx.step.data.get("strangers", []))
+def _processes(pids: Iterable[int]) -> str:
+    numbers = [str(pid) for pid in pids]
+    return f"process{'' if len(numbers) == 1 else 'es'} {', '.join(numbers)}"
+
+
+def _kill(ctx: StepContext, answer: Gate, processes: list[list[int]], kind: EffectKind) -> None:
+    """SIGKILL to those that were named at the gate, if they are still the same processes."""
+    named = tuple((pid, start) for pid, start in processes)
     words = ", ".join(str(pid) for pid, _ in named)
     ctx.say(f"{answer.answered_by_name} decided to kill {words}: {answer.comment}")
     boot_id = ctx.step.data.get("strangers_boot", "")
     if not boot_id:  # asked by an older version of the panel
         ctx.say(f"Nobody was signalled. {NO_BOOT}")
         return
-    order = Order(EffectKind.KILL_STRANGERS, ctx.host, boot_id, "KILL", named, named, ctx.deployment.kill_seconds)
+    order = Order(kind, ctx.host, boot_id, "KILL", named, named, ctx.deployment.kill_seconds)
     try:
         signals.send(ctx, order, heard=lambda _: None, may_be_denied=True)
     except signals.Rebooted:

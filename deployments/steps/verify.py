@@ -31,13 +31,14 @@ from deployments.lifecycle import CheckStatus, JobKind, ServiceState
 from deployments.models import Check, Deployment
 from deployments.plan.cards import Held, cards_seen, labels_of
 from deployments.plan.collect import LookForOthers, cards_of, launches_of_others, look_at_node, names_asked, others_of
+from deployments.plan.comeback import Stopped, left_over
 from deployments.plan.health import cards_usable
 from deployments.plan.port import port_verdict
 from deployments.plan.sharing import Planned
 from deployments.steps import not_free
 from deployments.steps.approval import answer_stands
 from deployments.steps.base import StepContext, StepFailed
-from deployments.steps.comeback import is_back
+from deployments.steps.comeback import is_back, stopped_of
 from deployments.steps.plan import approve_anew_if_stale
 from deployments.steps.verify_rows import show_round, usable_row
 from hosts.models import Gpu
@@ -99,6 +100,7 @@ class Looked:
 def _look(ctx: StepContext, record: Record | None, planned: Planned) -> Looked:
     """Rounds until there is a verdict. The last round is shown as checks whenever it says something new."""
     cards, others_on, launches = cards_of(ctx), others_of(ctx), launches_of_others(ctx)
+    stopped = stopped_of(ctx, record)
     shared = planned.shared(labels_of(cards))
     rounds: deque[Round] = deque(maxlen=CLEAN_ROUNDS)
     first: HostFacts | None = None
@@ -125,7 +127,7 @@ def _look(ctx: StepContext, record: Record | None, planned: Planned) -> Looked:
             port = port_verdict(facts, ctx.deployment.port, launches=launches)
             for gpus in (facts.gpus, *facts.again):
                 now = cards_seen(replace(facts, gpus=gpus), cards, shared=shared)
-                seen = _round(facts, record, _sorted(ctx, others_on(facts), planned), now, port)
+                seen = _round(facts, stopped, _sorted(ctx, others_on(facts), planned), now, port)
                 seen = replace(seen, unusable=unusable)
                 if not rounds or rounds[-1] != seen:
                     show_round(ctx, seen, more)
@@ -134,7 +136,7 @@ def _look(ctx: StepContext, record: Record | None, planned: Planned) -> Looked:
             elapsed = time.monotonic() - began
             verdict = decide(list(rounds), policy, elapsed=elapsed)
             if isinstance(verdict, Free):
-                verdict = _unless_it_returns(ctx, facts, record, elapsed)
+                verdict = _unless_it_returns(ctx, facts, stopped, elapsed)
             if not isinstance(verdict, KeepLooking):
                 return Looked(first, seen, verdict, "" if isinstance(facts.host, Unknown) else facts.host.boot_id)
     raise StepFailed("The host stopped sending readings before there was a verdict.", hint="Ask for the job again.")
@@ -146,21 +148,22 @@ def _users(ctx: StepContext) -> tuple[str, ...]:
     return ("uids", *names) if names else ()
 
 
-def _unless_it_returns(ctx: StepContext, facts: HostFacts, record: Record | None, elapsed: float) -> Verdict:
+def _unless_it_returns(ctx: StepContext, facts: HostFacts, stopped: Stopped | None, elapsed: float) -> Verdict:
     """Free, unless the server has been started again and has not reached the cards yet, or may be at any moment."""
-    if back := is_back(ctx, facts, record):
+    if back := is_back(ctx, facts, stopped):
         return NotFree((back,))
-    return KeepLooking(False) if record is not None and record.may_return and elapsed < RETURN_SECONDS else Free()
+    may_return = stopped is not None and stopped.record.may_return
+    return KeepLooking(False) if may_return and elapsed < RETURN_SECONDS else Free()
 
 
 def _round(
     facts: HostFacts,
-    record: Record | None,
+    stopped: Stopped | None,
     others: Others | Unknown,
     cards: tuple[CardSeen, ...],
     port: PortVerdict,
 ) -> Round:
-    survivors = _survivors(facts, record)
+    survivors = _survivors(facts, stopped)
     if isinstance(others, Unknown):
         return Round(cards, survivors, None, port.free, others.reason, port.text)
     return Round(cards, survivors, others.strangers, port.free, "", port.text, others.missing)
@@ -188,10 +191,13 @@ def _sorted(ctx: StepContext, held: Held | Unknown, planned: Planned, *, from_no
     return Others(strangers, () if inside else planned.missing(held.all))
 
 
-def _survivors(facts: HostFacts, record: Record | None) -> tuple[int, ...] | None:
-    """Recorded processes that still live; those of another boot cannot. None: could not be seen."""
-    if record is None:
+def _survivors(facts: HostFacts, stopped: Stopped | None) -> tuple[int, ...] | None:
+    """Processes of the old server that still live, recorded or left over; those of another boot cannot. None: could not
+    be seen.
+    """
+    if stopped is None:
         return ()
+    record = stopped.record
     if isinstance(facts.processes, Unknown):
         return None
     if not isinstance(facts.host, Unknown) and facts.host.boot_id != record.boot_id:
@@ -201,7 +207,7 @@ def _survivors(facts: HostFacts, record: Record | None) -> tuple[int, ...] | Non
         process = facts.processes.by_pid.get(pid)
         if process is not None and process.start_time == start and not process.is_dead_zombie:
             found.append(pid)
-    return tuple(found)
+    return (*found, *(process.pid for process in left_over(facts, stopped)))
 
 
 def _usable(ctx: StepContext, facts: HostFacts, outer: HostFacts | None) -> tuple[list[Check], tuple[str, ...]]:

@@ -28,6 +28,9 @@ class Proc:
     comm: str = "python"
     command: str = "python"
     parent: int = 1
+    group: int = 0
+    """Its process group; 0: its own."""
+    session: int = 0
     state: str = "S"
     threads: int = 1
     uid: int = 0
@@ -171,7 +174,15 @@ class Machine:
         return "\n".join(lines) + "\n"
 
     def _stat(self, proc: Proc) -> str:
-        cells = [proc.state, str(proc.parent), str(proc.pid), str(proc.pid), *["0"] * 13, str(proc.threads), "0"]
+        cells = [
+            proc.state,
+            str(proc.parent),
+            str(proc.group or proc.pid),
+            str(proc.session or proc.pid),
+            *["0"] * 13,
+            str(proc.threads),
+            "0",
+        ]
         return f"{proc.pid} ({proc.comm}) {' '.join(cells)} {proc.start} 0 0\n"
 
     def _inode(self, proc: Proc) -> int:

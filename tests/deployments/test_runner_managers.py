@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from deployments.lifecycle import JobKind, JobState
 from deployments.models import Effect, Launch
 from deployments.steps import verify
-from tests.deployments.machine import SGLANG, Proc
+from tests.deployments.machine import OTHER_BOOT, SGLANG, Proc
 from tests.deployments.support import Story
 
 pytestmark = pytest.mark.django_db
@@ -214,3 +216,56 @@ def test_another_server_that_was_started_meanwhile_is_not_called_ours(adopted: S
     story.answer("stop")
     assert story.work().state == JobState.WAITING and story.gate.title == "Another server was started meanwhile"
     assert "A server of this engine was started meanwhile as pid 700" in str(story.gate.evidence)
+
+
+def left_behind(story: Story, **values: Any) -> None:
+    """As its server ends, a worker that was forked after the approval stays behind."""
+    for name in ("memory_seconds", "stuck_seconds", "port_seconds"):
+        setattr(story.deployment, name, 0)
+    story.deployment.save()
+    story.request(JobKind.STOP)
+    story.approve()
+    worker = Proc(700, 600_000, "sglang::schedul", SGLANG, **values)
+    story.host.after["stop TERM"] = lambda: setattr(story.host, "machine", story.host.machine.add(worker))
+    assert story.work().state == JobState.WAITING and story.gate.kind == "not free", story.job.summary
+
+
+def signalled(story: Story) -> list[Any]:
+    return [effect.target["processes"] for effect in Effect.objects.order_by("pk")]
+
+
+@pytest.mark.parametrize("holds", [{"cards": (0,), "memory": 900}, {"port": 30000}, {}])
+def test_what_the_old_server_left_behind_is_named_and_killed_only_when_a_person_says_so(
+    serving: Story, holds: dict[str, Any]
+) -> None:
+    launch = str(Launch.objects.get().pk)
+    left_behind(serving, log=launch, **holds)
+    assert serving.gate.title == "Something is left over from the old server"
+    assert "Process 700" in str(serving.gate.evidence) and "got no signal" in str(serving.gate.evidence)
+    keys = [choice["key"] for choice in serving.gate.choices]
+    assert "kill_left" in keys and "kill" not in keys, "a kill of its own"
+    assert "come back" not in str(serving.gate.evidence)
+    assert signalled(serving) == [[[100, 1000]]]
+    serving.answer("kill_left")
+    assert serving.work().state == JobState.SUCCEEDED, serving.job.summary
+    assert signalled(serving) == [[[100, 1000]], [[700, 600_000]]]
+
+
+def test_a_stranger_beside_what_is_left_behind_has_a_question_of_his_own(serving: Story) -> None:
+    serving.host.machine.add(Proc(800, 80, "train", "python mine.py", cards=(1,)))
+    left_behind(serving, log=str(Launch.objects.get().pk), cards=(0,))
+    details = {choice["key"]: choice.get("detail", "") for choice in serving.gate.choices}
+    assert "exactly process 800" in details["kill"] and "exactly process 700" in details["kill_left"]
+    serving.answer("kill_left")
+    serving.work()
+    assert 800 in serving.host.machine.procs and 700 not in serving.host.machine.procs
+
+
+def test_nothing_is_left_over_from_a_server_of_an_earlier_boot(serving: Story) -> None:
+    left_behind(serving, log=str(Launch.objects.get().pk), cards=(0,))
+    stop = serving.job.steps.get(name="stop")
+    stop.data["boot_id"] = OTHER_BOOT
+    stop.save()
+    serving.answer("again")
+    serving.work()
+    assert "left over" not in str(serving.gate.evidence) and "kill_left" not in str(serving.gate.choices)

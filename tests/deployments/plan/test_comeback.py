@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from deployments.decisions.stop_ladder import Record
-from deployments.plan.comeback import Back, Stopped, wanted, who_is_back
+from deployments.plan.comeback import Back, Stopped, left_over, wanted, who_is_back
 from deployments.plan.manager import Manager, find_manager
 from deployments.plan.serving import Serving
 from deployments.plan.told import Told
@@ -159,3 +159,47 @@ def test_the_dead_have_not_come_back() -> None:
     machine = again()
     machine.procs[900].state = machine.procs[901].state = "Z"
     assert look(machine) == ()
+
+
+LAUNCH = "22222222-3333-4444-5555-666666666666"
+OURS = replace(STOPPED, launches=frozenset({LAUNCH}))
+WORKER = Proc(901, 9001, "sglang::schedul", SGLANG, cards=(0,))
+
+
+def left(machine: Machine) -> list[int]:
+    return [process.pid for process in left_over(machine.facts(), OURS)]
+
+
+@pytest.mark.parametrize(
+    "worker",
+    [
+        replace(WORKER, log=LAUNCH),
+        replace(WORKER, marker=LAUNCH),
+        replace(WORKER, group=100),
+        replace(WORKER, session=100),
+    ],
+)
+def test_what_the_old_server_forked_after_the_record_is_left_over_and_has_not_come_back(worker: Proc) -> None:
+    machine = idle_machine().add(worker, Proc(902, 9002, "python", SGLANG, parent=901))
+    assert left(machine) == [901, 902], "with what came from it"
+    assert look(machine, 901, 902, stopped=OURS) == () == look(machine, stopped=OURS)
+
+
+def test_only_the_living_of_this_deployment_that_were_not_recorded_are_left_over() -> None:
+    machine = idle_machine().add(replace(WORKER, log=LAUNCH.replace("2", "3")), Proc(100, 1000, log=LAUNCH))
+    assert left(machine) == []
+    machine.procs[901] = replace(WORKER, log=LAUNCH, state="Z")
+    assert left(machine) == []
+    machine.procs[901] = replace(WORKER, log=LAUNCH, start=4000)
+    assert left(machine) == [901], "whenever it has started"
+
+
+def test_the_group_of_somebody_who_has_the_old_number_now_is_not_the_servers() -> None:
+    machine = idle_machine().add(Proc(100, 8000), replace(WORKER, group=100, session=100, parent=100))
+    assert left(machine) == []
+
+
+def test_without_a_list_of_processes_nobody_is_said_to_be_left() -> None:
+    machine = idle_machine().add(replace(WORKER, log=LAUNCH))
+    machine.broken["procs"] = None
+    assert left(machine) == []
