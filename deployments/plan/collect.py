@@ -16,10 +16,10 @@ from deployments.models import Launch, Revision
 from deployments.plan.cards import Card, Held, holders, labels_of
 from deployments.plan.inputs import PlanInput, Recipe
 from deployments.plan.manager import Manager, ManagerKind
+from deployments.plan.manager_answers import NOTHING_TOLD, Told, read_told
 from deployments.plan.plan import Plan, make_plan, paths_needed
 from deployments.plan.serving import KnownLaunch
 from deployments.plan.sharing import Rules
-from deployments.plan.told import NOTHING_TOLD, Told, read_told
 from deployments.remote import run as remote
 from hosts.probe.facts import HostFacts
 from hosts.probe.frames import Unknown

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from deployments.engines.base import Engine
 from deployments.flags import settings_of
 from deployments.plan.cards import Card
+from deployments.plan.manager_answers import NOTHING_TOLD, Told
 from deployments.plan.serving import KnownLaunch
 from deployments.plan.sharing import Rules
-from deployments.plan.told import NOTHING_TOLD, Told
 from hosts.probe.facts import HostFacts
 
 HOME = "."

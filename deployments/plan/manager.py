@@ -2,7 +2,7 @@
 
 A server that something restarts must be stopped through that: a signal only makes it come back. What is told here
 comes from the control group of the server's process and from its ancestors, in one look at the host, and from what
-the manager's own tools say (``told.py``).
+the manager's own tools say (``manager_answers.py``).
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from deployments.plan.manager_answers import NOTHING_TOLD, Told
 from deployments.plan.serving import Serving
-from deployments.plan.told import NOTHING_TOLD, Told
 from hosts.probe.facts import HostFacts
 from hosts.probe.frames import Unknown
 from hosts.probe.processes import Process, ProcessTable

@@ -18,6 +18,7 @@ from deployments.plan.cards import Held, cards_seen, holders, labels_of
 from deployments.plan.health import cards_usable
 from deployments.plan.inputs import HOME, PlanInput, Recipe
 from deployments.plan.manager import Manager, ManagerKind, beside, find_manager
+from deployments.plan.manager_warnings import managed_warnings
 from deployments.plan.page import cards_table, co_tenant, described, disk, place, stranger, usable_table, way_back
 from deployments.plan.serving import Serving, find_serving
 from deployments.plan.sharing import Planned
@@ -88,7 +89,8 @@ def make_plan(asked: PlanInput) -> Plan:
         facts, asked.node_facts or facts, asked.cards, host=asked.host, machine=asked.machine or asked.host
     )
     also = beside(facts, serving, manager) if asked.stops else ()
-    warnings = warnings_of(asked, serving, cards=cards, usable=usable, manager=manager, others=others, beside=also)
+    managed = managed_warnings(asked, manager, also)
+    warnings = warnings_of(asked, serving, cards=cards, usable=usable, managed=managed, others=others)
     before = _settings_before(asked, serving)
     binding = _binding(asked, serving, manager, others, warnings, also)
     data = {

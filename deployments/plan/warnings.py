@@ -10,13 +10,16 @@ from deployments.decisions.usable import CardUsable, Usability, not_usable
 from deployments.decisions.verify import CardSeen
 from deployments.plan.cards import CARDS_VARIABLE, Held, cards_named, memory_on
 from deployments.plan.inputs import HOME, LEAST_DISK_MIB, PlanInput, Recipe
-from deployments.plan.managed import managed_warnings, warning
-from deployments.plan.manager import Manager, scheduler_of
+from deployments.plan.manager import scheduler_of
 from deployments.plan.serving import Serving, port_owners
 from deployments.plan.words import command_of
 from hosts.probe.facts import HostFacts
 from hosts.probe.frames import Unknown
-from hosts.probe.processes import Process
+
+
+def warning(text: str, why: str, todo: str, *, blocks: bool = False) -> dict[str, Any]:
+    """A sentence, why it matters, and what to do."""
+    return {"text": text, "why": why, "todo": todo, "blocks": blocks}
 
 
 def warnings_of(
@@ -25,15 +28,14 @@ def warnings_of(
     *,
     cards: Sequence[CardSeen],
     usable: Sequence[CardUsable],
-    manager: Manager | None,
+    managed: Sequence[dict[str, Any]],
     others: Held | Unknown,
-    beside: Sequence[Process] = (),
 ) -> list[dict[str, Any]]:
-    """All of them, those that block first."""
+    """All of them, those that block first; ``managed``: those on what looks after the server."""
     found = [
         *_unusable(asked, usable),
         *_blocking(asked, serving, _to_be_measured(cards, usable)),
-        *managed_warnings(asked, manager, beside),
+        *managed,
         *_scheduled(asked),
         *_heeded(asked, others),
         *_tight(asked, serving, _to_be_measured(cards, usable)),

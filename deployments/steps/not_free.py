@@ -28,7 +28,7 @@ from deployments.plan.port import port_verdict
 from deployments.plan.sharing import Planned, in_words
 from deployments.steps import signals
 from deployments.steps.base import GateOpened, StepContext, StepFailed
-from deployments.steps.comeback import LeftOver, Spared, left_over_of, spared_among
+from deployments.steps.returned import LeftOver, Spared, left_over_of, spared_among
 from deployments.steps.signals import Order
 from hosts.probe.facts import HostFacts
 from hosts.probe.frames import Unknown

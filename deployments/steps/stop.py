@@ -29,7 +29,7 @@ from deployments.plan.cards import pids_inside
 from deployments.plan.collect import look_at_node
 from deployments.plan.plan import Plan
 from deployments.remote.locks import take_cards
-from deployments.steps import managed, signals
+from deployments.steps import confirm_managed, signals
 from deployments.steps.approval import why_it_does_not_count
 from deployments.steps.base import GateOpened, StepContext, StepFailed
 from deployments.steps.plan import approve_anew_if_stale, make
@@ -59,7 +59,7 @@ def _record(ctx: StepContext) -> None:
     """Before any signal: who belongs to the server, and is that still what was approved?"""
     # On the way back only what this job has launched is ours: never an engine that somebody else has started since.
     made: Plan = make(ctx, adopt=False) if ctx.step.way_back else approve_anew_if_stale(ctx)
-    managed.confirm(ctx, made)
+    confirm_managed.confirm(ctx, made)
     root = made.serving.root
     ctx.remember(
         boot_id=made.data["binding"]["boot"],

@@ -29,17 +29,17 @@ from deployments.decisions.verify import (
 )
 from deployments.lifecycle import CheckStatus, JobKind, ServiceState
 from deployments.models import Check, Deployment
+from deployments.plan.after_stop import Stopped, left_over
 from deployments.plan.cards import Held, cards_seen, labels_of
 from deployments.plan.collect import LookForOthers, cards_of, launches_of_others, look_at_node, names_asked, others_of
-from deployments.plan.comeback import Stopped, left_over
 from deployments.plan.health import cards_usable
 from deployments.plan.port import port_verdict
 from deployments.plan.sharing import Planned
 from deployments.steps import not_free
 from deployments.steps.approval import answer_stands
 from deployments.steps.base import StepContext, StepFailed
-from deployments.steps.comeback import is_back, stopped_of
 from deployments.steps.plan import approve_anew_if_stale
+from deployments.steps.returned import is_back, stopped_of
 from deployments.steps.verify_rows import show_round, usable_row
 from hosts.models import Gpu
 from hosts.probe.facts import AGAIN, HostFacts

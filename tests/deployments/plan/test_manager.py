@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from deployments.plan.manager import Manager, ManagerKind, beside, find_manager, scheduler_of
+from deployments.plan.manager_answers import Told, read_told
 from deployments.plan.serving import NOTHING, Serving
-from deployments.plan.told import Told, read_told
 from hosts.probe.facts import HostFacts
 from hosts.probe.frames import Unknown
 from tests.deployments.machine import SGLANG, Machine, Proc, idle_machine

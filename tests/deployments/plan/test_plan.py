@@ -9,11 +9,11 @@ import pytest
 from deployments.engines.registry import ENGINES
 from deployments.plan.cards import Card
 from deployments.plan.inputs import PlanInput, Recipe
-from deployments.plan.managed import must_confirm
+from deployments.plan.manager_answers import Told
+from deployments.plan.manager_warnings import must_confirm
 from deployments.plan.plan import CannotPlan, Plan, hash_of, make_plan, paths_needed, what_changed
 from deployments.plan.serving import KnownLaunch
 from deployments.plan.sharing import Rules
-from deployments.plan.told import Told
 from hosts.probe.frames import Unknown
 from tests.deployments.machine import BOOT, CARDS, OTHER_BOOT, SGLANG, Machine, Proc, idle_machine, serving_machine
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from deployments.decisions.stop_ladder import Record
-from deployments.plan.comeback import Back, Stopped, left_over, wanted, who_is_back
+from deployments.plan.after_stop import Back, Stopped, left_over, wanted, who_is_back
 from deployments.plan.manager import Manager, find_manager
+from deployments.plan.manager_answers import Told
 from deployments.plan.serving import Serving
-from deployments.plan.told import Told
 from hosts.probe.frames import Unknown
 from tests.deployments.machine import SGLANG, Machine, Proc, idle_machine
 

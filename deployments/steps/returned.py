@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 from controlpanel.masking import mask_text
 from deployments.decisions.stop_ladder import Record
+from deployments.plan.after_stop import Back, Stopped, left_over, wanted, who_is_back
 from deployments.plan.collect import launches_of, launches_of_others
-from deployments.plan.comeback import Back, Stopped, left_over, wanted, who_is_back
 from deployments.plan.manager import Manager, ManagerKind, find_manager
 from deployments.plan.serving import Serving
 from deployments.plan.words import command_of, user_of

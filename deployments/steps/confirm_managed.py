@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from deployments.plan.managed import must_confirm
 from deployments.plan.manager import Manager
+from deployments.plan.manager_warnings import must_confirm
 from deployments.plan.plan import Plan
 from deployments.steps.approval import answer_stands
 from deployments.steps.base import GateOpened, StepContext, StepFailed

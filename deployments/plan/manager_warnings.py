@@ -7,12 +7,8 @@ from typing import Any
 
 from deployments.plan.inputs import PlanInput
 from deployments.plan.manager import Manager, ManagerKind
+from deployments.plan.warnings import warning
 from hosts.probe.processes import Process
-
-
-def warning(text: str, why: str, todo: str, *, blocks: bool = False) -> dict[str, Any]:
-    """A sentence, why it matters, and what to do."""
-    return {"text": text, "why": why, "todo": todo, "blocks": blocks}
 
 
 def must_confirm(manager: Manager | None, beside: Sequence[Process]) -> bool:
