@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from controlpanel.masking import mask_values
 from deployments.plan.manager import Manager
 from deployments.plan.manager_warnings import must_confirm
 from deployments.plan.plan import Plan
@@ -29,7 +30,7 @@ def confirm(ctx: StepContext, made: Plan) -> None:
     if (
         answer is not None
         and answer.answer == "stop"
-        and ctx.step.data.get("confirmed") == about
+        and ctx.step.data.get("confirmed") == mask_values(about)
         and answer_stands(ctx, answer)
     ):
         ctx.say(f"{answer.answered_by_name} confirmed the stop: {answer.comment}")

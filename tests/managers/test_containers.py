@@ -45,6 +45,7 @@ def test_a_container_is_stopped_by_docker_and_its_neighbour_is_not(story: Story,
     other.assert_unharmed()
 
 
+@pytest.mark.slow
 def test_a_container_that_somebody_starts_again_is_named_and_left_alone(
     story: Story, with_systemd: Place, fleet: Fleet
 ) -> None:
@@ -68,6 +69,7 @@ def test_a_container_that_somebody_starts_again_is_named_and_left_alone(
     assert not signalled(job)
 
 
+@pytest.mark.slow
 def test_a_docker_that_does_not_answer_stops_nothing(story: Story, with_systemd: Place) -> None:
     deployment = adopted(story, with_systemd)
     start_docker(with_systemd)

@@ -30,6 +30,7 @@ pytestmark = [pytest.mark.lab, pytest.mark.timeout(240)]
 WATCHDOG = "import subprocess, sys\nwhile True:\n    subprocess.run(sys.argv[1:])\n"
 
 
+@pytest.mark.slow
 def test_a_program_of_supervisord_is_stopped_through_it(story: Story, plain: Place) -> None:
     deployment = adopted(story, plain)
     other = Bystander(plain, "other")
@@ -97,6 +98,7 @@ def test_a_loop_is_asked_about_and_what_comes_back_is_named(story: Story, plain:
     neighbour.assert_unharmed()
 
 
+@pytest.mark.slow
 def test_once_the_loop_is_ended_there_is_nothing_to_confirm(story: Story, plain: Place) -> None:
     deployment = adopted(story, plain)
     in_tmux(plain, f"setsid {env()} {serve(plain, deployment)}")

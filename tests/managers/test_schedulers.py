@@ -42,6 +42,7 @@ def test_a_job_of_slurm_is_not_stopped(story: Story, plain: Place) -> None:
     assert lives(plain, server)
 
 
+@pytest.mark.slow
 def test_a_pod_of_kubernetes_is_not_stopped(story: Story, with_systemd: Place) -> None:
     deployment = adopted(story, with_systemd)
     group = "/sys/fs/cgroup/kubepods.slice/kubepods-pod1.slice"
@@ -55,6 +56,7 @@ def test_a_pod_of_kubernetes_is_not_stopped(story: Story, with_systemd: Place) -
     assert lives(with_systemd, server)
 
 
+@pytest.mark.slow
 def test_a_schedulers_job_on_the_cards_is_named_and_no_kill_is_offered(story: Story) -> None:
     place = story.places["gpu1"]
     deployment = story.deploy_standin(place, cards=(0, 1), memory_seconds=2, stuck_seconds=4)
@@ -71,6 +73,7 @@ def test_a_schedulers_job_on_the_cards_is_named_and_no_kill_is_offered(story: St
     assert lives(place, job_of_slurm) and job_of_slurm.pid not in signalled(job)
 
 
+@pytest.mark.slow
 def test_a_node_of_a_scheduler_is_told_before_any_launch(story: Story, plain: Place) -> None:
     deployment = story.deploy_standin(plain, cards=(0,))
     run(plain, "cp /bin/sleep /tmp/slurmd; setsid -f /tmp/slurmd 86400 > /dev/null 2>&1")

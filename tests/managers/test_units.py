@@ -56,6 +56,7 @@ def test_a_unit_is_stopped_through_systemd_and_does_not_come_back(story: Story, 
     other.assert_unharmed()
 
 
+@pytest.mark.slow
 def test_a_unit_that_somebody_starts_again_is_named_and_left_alone(
     story: Story, with_systemd: Place, fleet: Fleet
 ) -> None:
@@ -85,6 +86,7 @@ def test_a_unit_that_somebody_starts_again_is_named_and_left_alone(
     assert len(with_systemd.servers(deployment.port)) == 1
 
 
+@pytest.mark.slow
 def test_a_unit_with_more_in_it_than_the_server_is_asked_about(story: Story, with_systemd: Place) -> None:
     deployment = adopted(story, with_systemd)
     neighbour = Bystander(with_systemd, "neighbour", ends=True)
@@ -110,6 +112,7 @@ def test_a_unit_with_more_in_it_than_the_server_is_asked_about(story: Story, wit
     until(lambda: neighbour.process() is None, seconds=20, what="its end: systemd ends a unit as a whole")
 
 
+@pytest.mark.slow
 def test_a_unit_of_a_logins_own_systemd(story: Story, with_systemd: Place) -> None:
     deployment = adopted(story, with_systemd)
     run(with_systemd, "systemctl start user@1000")
