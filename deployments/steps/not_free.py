@@ -202,6 +202,9 @@ def _choices(ctx: StepContext, seen: Round, again: _Again) -> list[dict[str, Any
         "detail": f"SIGKILL to exactly {_processes(each.process.pid for each in again.left)}, each if it is still the "
         "same process.",
     }
+    if seen.holders:
+        look["label"] = "Ask the owner, then look again"
+        look["detail"] = f"Whoever it belongs to may end it in order. {look['detail']}"
     full = _too_full(ctx, seen)
     if full:
         look["detail"] += f" To launch anyway is not offered: {full}"

@@ -87,6 +87,23 @@ def _policy(ctx: StepContext) -> VerifyPolicy:
     return VerifyPolicy(policy.memory_seconds, policy.stuck_seconds, policy.port_seconds)
 
 
+@dataclass
+class Pace:
+    """How often the host is really looked at: its nvidia-smi may take long."""
+
+    looks: int = 0
+    told: bool = False
+
+    def slow(self, elapsed: float) -> float:
+        """Seconds between two looks, once, when they come clearly less often than asked for; else 0."""
+        self.looks += 1
+        between = elapsed / max(1, self.looks - 1)
+        if self.told or self.looks < CLEAN_ROUNDS or between < 2 * EVERY_SECONDS:
+            return 0.0
+        self.told = True
+        return between
+
+
 @dataclass(frozen=True)
 class Looked:
     """The verdict with the round it rests on; the first look, which alone tells whether the cards can be used."""
@@ -107,7 +124,7 @@ def _look(ctx: StepContext, record: Record | None, planned: Planned) -> Looked:
     more: list[Check] = []
     unusable: tuple[str, ...] = ()
     began: float | None = None
-    policy = _policy(ctx)
+    policy, pace = _policy(ctx), Pace()
     seconds = int(max(policy.stuck_seconds, policy.memory_seconds, policy.port_seconds)) + 30
     with ctx.link() as transport:
         for facts in watch(
@@ -134,6 +151,8 @@ def _look(ctx: StepContext, record: Record | None, planned: Planned) -> Looked:
                     more = []
                 rounds.append(seen)
             elapsed = time.monotonic() - began
+            if between := pace.slow(elapsed):
+                ctx.say(f"{ctx.host} takes {between:.1f} s for a look, so the readings come no faster than that.")
             verdict = decide(list(rounds), policy, elapsed=elapsed)
             if isinstance(verdict, Free):
                 verdict = _unless_it_returns(ctx, facts, stopped, elapsed)

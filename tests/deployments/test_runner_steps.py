@@ -264,6 +264,21 @@ def test_neither_a_slow_link_nor_a_clock_that_is_set_takes_from_the_limits(
     assert serving.work().state == JobState.SUCCEEDED, serving.job.summary
 
 
+def test_a_host_that_answers_slowly_is_told_once(serving: Story, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter(range(0, 10_000))
+    real = time.monotonic
+    looking: list[int] = []
+    serving.host.before["round"] = lambda: looking.append(1)
+    monkeypatch.setattr("deployments.steps.verify.time.monotonic", lambda: next(clock) if looking else real())
+    serving.host.leaks = True
+    serving.deployment.stuck_seconds = 8
+    serving.deployment.save()
+    serving.request()
+    serving.approve()
+    assert serving.work().state == JobState.WAITING
+    assert serving.log.count("for a look, so the readings come no faster than that.") == 1
+
+
 # --- Through what looks after the server
 
 
