@@ -276,7 +276,7 @@ def test_a_host_that_answers_slowly_is_told_once(serving: Story, monkeypatch: py
     serving.request()
     serving.approve()
     assert serving.work().state == JobState.WAITING
-    assert serving.log.count("for a look, so the readings come no faster than that.") == 1
+    assert serving.log().count("for a look, so the readings come no faster than that.") == 1
 
 
 # --- Through what looks after the server
