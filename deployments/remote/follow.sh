@@ -105,7 +105,7 @@ tell_listener() {
     [ -n "$INODES" ] || { say listen nobody; return 0; }
     FILES=''
     for ENTRY in /proc/[0-9]*; do
-        is_below "${ENTRY#/proc/}" && FILES="$FILES $(ls -l "$ENTRY/fd" 2> /dev/null)"
+        is_below "${ENTRY#/proc/}" && FILES="$FILES $(ls -lq "$ENTRY/fd" 2> /dev/null)"
     done
     # One that is another's is enough: it may take what is sent to the server.
     for INODE in $INODES; do

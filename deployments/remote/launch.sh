@@ -34,7 +34,7 @@ tell_record() {
 # The port is taken: say who has it, by the inodes of its sockets, $1, as far as this login may see.
 tell_port() {
     for INODE in $1; do
-        ls -l /proc/[0-9]*/fd 2> /dev/null | while read -r WORD REST; do
+        ls -lq /proc/[0-9]*/fd 2> /dev/null | while read -r WORD REST; do
             case $WORD:$REST in
             /proc/*) ENTRY=${WORD%/fd:} ;;
             *"socket:[$INODE]") read -r COMM 2> /dev/null < "$ENTRY/comm" && say portowner "${ENTRY#/proc/}" "$COMM" ;;

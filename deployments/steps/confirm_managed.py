@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import Any
 
-from controlpanel.masking import mask_values
 from deployments.plan.manager import Manager
 from deployments.plan.manager_warnings import must_confirm
 from deployments.plan.plan import Plan
@@ -19,7 +19,7 @@ def confirm(ctx: StepContext, made: Plan) -> None:
     manager = made.manager
     if manager is None or not made.serving.processes or not must_confirm(manager, made.beside):
         return
-    about = [made.hash, str(manager)]
+    about = f"{made.hash} {manager}"
     answer = ctx.answered(KIND)
     if answer is not None and answer.answer == "leave":
         raise StepFailed(
@@ -27,19 +27,14 @@ def confirm(ctx: StepContext, made: Plan) -> None:
             hint=f"Stop it through the {manager} on {ctx.host}, then ask for a start.",
         )
     # Bound to what was shown: with another manager, or others beside the server, it is another question.
-    if (
-        answer is not None
-        and answer.answer == "stop"
-        and ctx.step.data.get("confirmed") == mask_values(about)
-        and answer_stands(ctx, answer)
-    ):
+    shown = sha256(about.encode()).hexdigest()
+    if answer is not None and answer.answer == "stop" and answer.plan_hash == shown and answer_stands(ctx, answer):
         ctx.say(f"{answer.answered_by_name} confirmed the stop: {answer.comment}")
         return
-    ctx.remember(confirmed=about)
-    raise _ask(ctx, made, manager)
+    raise _ask(ctx, made, manager, shown)
 
 
-def _ask(ctx: StepContext, made: Plan, manager: Manager) -> GateOpened:
+def _ask(ctx: StepContext, made: Plan, manager: Manager, shown: str) -> GateOpened:
     ends_others = manager.can_be_asked
     if ends_others:
         count = len(made.beside)
@@ -75,4 +70,4 @@ def _ask(ctx: StepContext, made: Plan, manager: Manager) -> GateOpened:
     }
     leave = {"key": "leave", "label": "Leave it", "action": "ask", "detail": "The job ends; nothing was touched."}
     evidence: list[dict[str, Any]] = [{"table": {"head": ["Process", "Command"], "rows": rows}}]
-    return ctx.ask(KIND, title=title, text=text, evidence=evidence, choices=[again, stop, leave])
+    return ctx.ask(KIND, title=title, text=text, evidence=evidence, choices=[again, stop, leave], plan_hash=shown)

@@ -6,6 +6,7 @@ from django.utils import timezone
 
 from deployments.decisions.recovery import must_ask
 from deployments.models import Job
+from deployments.steps.approval import answer_stands
 from deployments.steps.base import StepContext, StepFailed
 from hosts.probe.frames import Unknown
 from hosts.probe.probe import probe
@@ -26,6 +27,8 @@ def regain(ctx: StepContext) -> None:
     boot = (ctx.job.plan or {}).get("binding", {}).get("boot")
     lost_for = timezone.now() - lost_at
     answer = ctx.answer("contact")
+    if answer is not None and not answer_stands(ctx, answer):
+        answer = None
     if answer is not None and answer.answer == "end":
         _found(ctx)
         raise StepFailed(f"{answer.answered_by_name} decided to end the job here.", hint="Look at the host.")

@@ -30,7 +30,7 @@ from deployments.plan.collect import look_at_node
 from deployments.plan.plan import Plan
 from deployments.remote.locks import take_cards
 from deployments.steps import confirm_managed, signals
-from deployments.steps.approval import why_it_does_not_count
+from deployments.steps.approval import answer_stands, why_it_does_not_count
 from deployments.steps.base import GateOpened, StepContext, StepFailed
 from deployments.steps.plan import approve_anew_if_stale, make
 from deployments.steps.signals import Living, Order
@@ -197,7 +197,7 @@ def _send(ctx: StepContext, order: Order, *, climbed: Rung | None = None) -> Liv
         return signals.send(ctx, order, heard=heard)
     except signals.Rebooted:
         agreed = ctx.answered("contact")
-        if agreed is None or agreed.answer != "go_on":
+        if agreed is None or agreed.answer != "go_on" or not answer_stands(ctx, agreed):
             raise LinkLost("The host has booted since the plan was made.") from None
         ctx.say("The host has booted since: the old processes cannot live any more.")
         return Living()

@@ -46,7 +46,7 @@ from hosts.probe.facts import AGAIN, HostFacts
 from hosts.probe.frames import Unknown
 from hosts.probe.probe import USABLE, watch
 
-SECTIONS = ("host", "memory", "procs", "fds", "listeners", "port", *AGAIN, *USABLE)
+SECTIONS = ("host", "memory", "procs", "fds", "listeners", "port", "markers", *AGAIN, *USABLE)
 EVERY_SECONDS = 0.2
 EAGER_SECONDS = 0.005
 """Pause between two looks: at first as fast as the host allows, then five times a second."""

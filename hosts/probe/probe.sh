@@ -335,7 +335,8 @@ look_at_files() {
   threads=
   case $procs in '' | *') Z '*) see_headless ;; esac
   # shellcheck disable=SC2086  # patterns and lists that are meant to be split
-  walk=$(ls -l /proc/[0-9]*/fd $threads 2>&1 | grep -E "^/proc/.*:\$|ermission denied|$held")
+  # -q: a file's name may hold line breaks.
+  walk=$(ls -lq /proc/[0-9]*/fd $threads 2>&1 | grep -E "^/proc/.*:\$|ermission denied|$held")
   begin fds
   printf '%s\n' "$walk"
   done_with 0

@@ -19,7 +19,8 @@ OWNER_LINE = re.compile(r"^d\S+\s+\d+\s+(\S+)\s.*\s(\d+)$", re.ASCII | re.M)
 CGROUP_LINES = (r"^0::(/.+)$", r"^\d+:name=systemd:(/.*)$", r"^0::(/)$", r"^\d+:[^:\n]*:(/.*)$")
 FACT_LINE = re.compile(r"^/proc/(\d+)/(?:status|cgroup):(.*)$", re.ASCII | re.M)
 ARGUMENT = re.compile(rb"\n?/proc/(\d+)/cmdline:(.*)\Z", re.S)
-MARKER = re.compile(rb"/proc/(\d+)/environ:RELAUNCH_LAUNCH_ID=([\x21-\x7e]{1,128})\Z")
+# From the beginning of the record: what the value itself holds may look like another process's record.
+MARKER = re.compile(rb"(?:grep: [^\n]*\n|\n)*/proc/(\d+)/environ:RELAUNCH_LAUNCH_ID=([\x21-\x7e]{1,128})\Z")
 
 
 @dataclass(frozen=True)
@@ -166,7 +167,7 @@ def parse_markers(section: Section) -> dict[int, str] | Unknown:
         return Unknown("The host's grep cannot search environments.")
     found: dict[int, str] = {}
     for piece in text.split(b"\0"):
-        match = MARKER.search(piece)
+        match = MARKER.match(piece)
         if match:
             found[int(match.group(1))] = match.group(2).decode()
     return found

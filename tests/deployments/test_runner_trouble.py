@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from django.contrib.auth.models import User
 from django.db import OperationalError
 from django.utils import timezone
 
@@ -219,3 +220,18 @@ def test_a_job_that_somebody_has_is_left_alone(serving: Story) -> None:
     assert Job.claim(serving.job.pk, owner="another") is not None
     assert serving.work().owner == "another"
     assert serving.host.sent == []
+
+
+def test_going_on_is_not_decided_by_somebody_who_lost_the_role_meanwhile(serving: Story) -> None:
+    serving.request()
+    serving.approve()
+    serving.host.before["stop TERM"] = raising(LinkLost("gone"))
+    assert serving.work().state == JobState.UNKNOWN
+    Job.objects.update(contact_lost_at=timezone.now() - timedelta(hours=1))
+    assert serving.work().state == JobState.WAITING and serving.gate.kind == "contact"
+    serving.answer("go_on")
+    User.objects.get(username="approver").groups.clear()
+    serving.host.before.clear()
+    serving.host.sent.clear()
+    assert serving.work().state == JobState.WAITING and serving.gate.kind == "contact", "it is asked again"
+    assert "stop TERM" not in serving.host.sent

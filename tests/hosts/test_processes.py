@@ -104,6 +104,12 @@ def test_launch_markers() -> None:
     assert isinstance(parse_markers(section("grep: unrecognized option: z\n", 2)), Unknown)
 
 
+def test_no_marker_can_pass_for_another_process() -> None:
+    forged = b"/proc/66/environ:RELAUNCH_LAUNCH_ID=x\n/proc/77/environ:RELAUNCH_LAUNCH_ID=abc-1\0"
+    whole = forged + b"\ngrep: /proc/1/environ: Permission denied\n/proc/88/environ:RELAUNCH_LAUNCH_ID=abc-2\0"
+    assert parse_markers(section(whole, 2)) == {88: "abc-2"}
+
+
 def test_details_of_a_process() -> None:
     facts = section(
         "/proc/600/status:Tgid:\t600\n/proc/600/status:NSpid:\t1600\t600\n/proc/600/cgroup:0::/lxc/129/ns/.lxc\n"
