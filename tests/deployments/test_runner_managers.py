@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from django.db import OperationalError
 
 from deployments.lifecycle import JobKind, JobState
-from deployments.models import Effect, Launch
+from deployments.models import Effect, Job, Launch
 from deployments.steps import verify
 from tests.deployments.machine import OTHER_BOOT, SGLANG, Proc
 from tests.deployments.support import Story
@@ -93,6 +94,7 @@ def test_what_the_loop_brings_back_is_named_and_not_killed(adopted: Story) -> No
     story.answer("stop")
     assert story.work().state == JobState.WAITING and story.gate.kind == "not free", story.job.summary
     assert story.gate.title == "The server has come back by itself"
+    assert [choice["key"] for choice in story.gate.choices] == ["again", "leave"], "never a second server beside it"
     assert "as pid 700" in str(story.gate.evidence) and "bash (pid 50) has started it again" in str(story.gate.evidence)
     assert "kill" not in [choice["key"] for choice in story.gate.choices]
 
@@ -269,3 +271,27 @@ def test_nothing_is_left_over_from_a_server_of_an_earlier_boot(serving: Story) -
     serving.answer("again")
     serving.work()
     assert "left over" not in str(serving.gate.evidence) and "kill_left" not in str(serving.gate.choices)
+
+
+def test_a_confirmation_counts_for_what_was_shown_whoever_dies(serving: Story, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One agreed to end rsync; another process came; the worker dies as it is about to ask about both."""
+    Launch.objects.all().delete()
+    serving.host.machine.cgroups = {100: "/system.slice/chat.service"}
+    serving.host.machine.add(Proc(60, 60, "rsync"))
+    serving.host.told["unit"] = ["member 60", "member 100"]
+    to_the_gate(serving)
+    serving.answer("stop")
+    serving.host.machine.add(Proc(61, 61, "training"))
+    serving.host.told["unit"] = ["member 60", "member 61", "member 100"]
+    assert serving.work().state == JobState.WAITING and serving.gate.kind == "plan"
+    serving.answer("approve")
+
+    def dies(*_: object) -> None:
+        raise OperationalError("the worker is gone")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("deployments.runner._wait", dies)
+        serving.work()
+    Job.objects.update(lease_until=None, owner="")
+    assert serving.work().state == JobState.WAITING and serving.gate.kind == "manager"
+    assert "61" in str(serving.gate.evidence) and 61 in serving.host.machine.procs
