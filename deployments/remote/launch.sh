@@ -1,4 +1,5 @@
 # Start one server, once. Sent again with the same LAUNCH it only tells what became of it.
+# MUSTS: as NEEDS, of a launch whose risk a person took.
 # RUN: text of the wrapper. LIMITS: "uuid=MiB" words, memory in use at most. NEEDS: of the cards that have co-tenants,
 # memory free at least. PORT. PROGRAM. WORKDIR. FORCE: 1 = a person took the risk.
 same_boot
@@ -98,11 +99,16 @@ END
     return 1
 }
 
-if [ -n "$LIMITS$NEEDS" ]; then
+if [ -n "$LIMITS$NEEDS$MUSTS" ]; then
     READING=$(timeout -k 2 10 nvidia-smi --query-gpu=uuid,memory.used,memory.free,index --format=csv,noheader,nounits 2>&1)
     for WORD in $LIMITS; do
         measure "${WORD%=*}" USED || continue
         [ "$USED" -le "${WORD#*=}" ] || [ "$FORCE" = 1 ] || { say notfree "${WORD%=*}" "$USED" "${WORD#*=}"; exit 0; }
+    done
+    # What it used when it served last: with less it cannot start, whoever takes the risk.
+    for WORD in $MUSTS; do
+        measure "${WORD%=*}" FREE || continue
+        [ "$FREE" -ge "${WORD#*=}" ] || { say notenough "${WORD%=*}" "$FREE" "${WORD#*=}"; exit 0; }
     done
     for WORD in $NEEDS; do
         measure "${WORD%=*}" FREE || continue

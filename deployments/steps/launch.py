@@ -11,7 +11,7 @@ from django.utils import timezone
 from deployments.lifecycle import LIVE_LAUNCH, CheckStatus, EffectKind, LaunchState, StepState
 from deployments.models import JobStep, Launch
 from deployments.plan.cards import CARDS_VARIABLE
-from deployments.plan.collect import cards_of
+from deployments.plan.collect import cards_of, measured_needs
 from deployments.remote import run as remote
 from deployments.remote.locks import lock_values, locked_by, take_cards
 from deployments.remote.script import Said, Script, wrapper
@@ -145,6 +145,7 @@ def _script(ctx: StepContext, row: Launch, *, mode: str, lock: bool) -> Script:
         workdir=row.revision.workdir,
         limits=[f"{card.uuid}={card.limit_mib}" for card in cards_of(ctx) if card.uuid not in needs],
         needs=[f"{uuid}={mib}" for uuid, mib in needs.items()],
+        musts=[f"{uuid}={mib}" for uuid, mib in measured_needs(ctx).items()] if ctx.verified.data.get("forced") else [],
         force=1 if ctx.verified.data.get("forced") else 0,
         run=wrapper(row.revision.argv, env=env, workdir=row.revision.workdir),
     )

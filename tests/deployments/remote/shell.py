@@ -140,6 +140,7 @@ class Host:
             "workdir": "",
             "limits": [],
             "needs": [],
+            "musts": [],
             "force": 0,
             "run": wrapper(argv, env=env, workdir=str(values.get("workdir", ""))),
         }

@@ -366,3 +366,12 @@ def test_beside_co_tenants_the_free_memory_is_read_again(
     assert said_of(said, "memory") == ["GPU-a 4", "GPU-b 80000"]
     if text:
         assert said_of(said, word) == [text] and not record(said)
+
+
+@pytest.mark.parametrize(
+    ("need", "free", "word"), [(700, "700", "started"), (701, "700", "notenough"), (1, "[N/A]", "started")]
+)
+def test_what_it_used_before_must_be_free_whoever_takes_the_risk(host: Host, need: int, free: str, word: str) -> None:
+    host.program("nvidia-smi", f'echo "GPU-b, 80000, {free}, 1"')
+    said = host.launch(SLEEP, limits=["GPU-b=68"], musts=[f"GPU-b={need}"], force=1)
+    assert word in words(said) and ("started" in words(said)) == (word == "started")
