@@ -60,12 +60,14 @@ def ask(ctx: StepContext, verdict: Verdict, seen: Round, boot_id: str, *, record
     evidence: list[dict[str, Any]] = [{"text": reason} for reason in reasons]
     if again.rows:
         evidence.append({"table": {"head": ["Process", "User", "Command", "Holds"], "rows": again.rows}})
+    choices = _choices(ctx, seen, again)
     return ctx.ask(
         "not free",
         title=_title(verdict, again),
-        text="Nothing is launched until they are, or until somebody decides.",
+        text=f"Nothing goes on until somebody decides, and nothing is measured while this question is open. When what "
+        f"is in the way is gone, press “{choices[0]['label']}”.",
         evidence=evidence,
-        choices=_choices(ctx, seen, again),
+        choices=choices,
     )
 
 

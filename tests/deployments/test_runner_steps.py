@@ -144,6 +144,20 @@ def test_memory_that_stays_is_a_gate_and_nothing_is_launched(serving: Story) -> 
     assert serving.work().state == JobState.SUCCEEDED
 
 
+def test_the_question_says_that_nothing_is_measured_while_it_is_open_and_when_that_was(
+    serving: Story, client_of: ClientOf, approver: User
+) -> None:
+    impatient(serving)
+    serving.host.leaks = True
+    serving.request()
+    serving.approve()
+    serving.work()
+    assert "nothing is measured while this question is open" in serving.gate.text
+    assert f"press “{serving.gate.choices[0]['label']}”" in serving.gate.text
+    page = client_of(approver).get(f"/jobs/{serving.job.pk}/").content.decode()
+    assert f'Measured <time datetime="{serving.gate.opened_at:%Y-%m-%dT%H:%M:%S}+00:00"' in page
+
+
 def test_what_is_known_not_to_fit_is_not_launched_anyway(serving: Story) -> None:
     """This revision used 40,000 MiB when it served last, and so much is not free: no risk that somebody could take."""
     serving.request()

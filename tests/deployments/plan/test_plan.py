@@ -103,6 +103,7 @@ def test_strangers_are_named_and_left_alone() -> None:
     assert [row["pid"] for row in made.data["untouched"]] == [9]
     assert 9 not in [row["pid"] for row in made.data["stops"]]
     assert "will not touch them" in made.data["warnings"][0]["why"]
+    assert "measures nothing more until somebody answers" in made.data["warnings"][0]["why"]
     assert not made.data["blocked"], "the job waits before the launch, with a gate"
 
 
