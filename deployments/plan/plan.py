@@ -184,6 +184,20 @@ def what_changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     return [text for key, text in words.items() if old.get(key) != new.get(key)]
 
 
+def who_left(approved_hash: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[dict[str, Any]] | None:
+    """Rows of the foreign holders of the approved plan that hold its cards no more; None when more than that differs.
+
+    ``old``, ``new``: the data of two plans; secrets in the old one may be masked, so only the hash tells what was
+    approved.
+    """
+    before, now = (data.get("binding", {}).get("strangers") for data in (old, new))
+    if not isinstance(before, list) or not isinstance(now, list) or any(who not in before for who in now):
+        return None
+    if hash_of({**new["binding"], "strangers": before}) != approved_hash:
+        return None
+    return [row for row in old["untouched"] if [row["pid"], row["start"]] not in now]
+
+
 def _bound(serving: Serving, facts: HostFacts) -> list[list[int]]:
     """The root, the card holders, and whoever belongs to the server without having come from it.
 

@@ -11,7 +11,7 @@ from controlpanel.masking import mask_values
 from deployments.lifecycle import JobKind
 from deployments.models import Gate
 from deployments.plan.collect import plan_for, tell_requests
-from deployments.plan.plan import CannotPlan, Plan, what_changed
+from deployments.plan.plan import CannotPlan, Plan, what_changed, who_left
 from deployments.steps.approval import answer_stands
 from deployments.steps.base import GateOpened, StepContext, StepFailed
 
@@ -95,10 +95,18 @@ def _requests(data: dict[str, Any]) -> str:
 
 
 def _is_approved(ctx: StepContext, made: Plan) -> bool:
-    """Was exactly this plan approved, by the newest answer? Until the first effect, in time and by an approver."""
+    """Was this plan approved, by the newest answer? Until the first effect, in time and by an approver.
+
+    That somebody else's process has left the cards since takes nothing from what was approved.
+    """
     newest = ctx.job.gates.filter(kind="plan").exclude(answered_at=None).order_by("-id").first()
-    if newest is None or newest.answer != "approve" or newest.plan_hash != made.hash:
+    if newest is None or newest.answer != "approve":
         return False
+    left = who_left(newest.plan_hash, ctx.job.plan or {}, made.data)
+    if left is None and newest.plan_hash != made.hash:
+        return False
+    for row in left or ():
+        ctx.say(f"{row['name']} (pid {row['pid']}) no longer holds {', '.join(row['gpus'])}.")
     if newest.used_at is not None and ctx.job.touched:
         return True
     if not answer_stands(ctx, newest):

@@ -236,6 +236,30 @@ def held(idle: Story) -> Story:
     return idle
 
 
+def test_cards_that_are_free_again_need_no_second_approval(idle: Story) -> None:
+    """A start beside somebody who holds a card and then leaves: that it would wait for them was approved."""
+    idle.host.machine.add(Proc(9, 90, "sleep", "sleep 1000", uid=1000, cards=(0,)))
+    idle.deployment.memory_seconds = 0
+    idle.deployment.save()
+    idle.request(JobKind.START)
+    idle.approve()
+    assert idle.work().state == JobState.WAITING and idle.gate.kind == "not free"
+    del idle.host.machine.procs[9]
+    idle.answer("again")
+    assert idle.work().state == JobState.SUCCEEDED, idle.job.summary
+    assert "sleep (pid 9) no longer holds GPU 0." in idle.log()
+
+
+def test_who_comes_after_the_approval_needs_another_one(idle: Story) -> None:
+    idle.host.machine.add(Proc(9, 90, "sleep", "sleep 1000", uid=1000, cards=(0,)))
+    idle.request(JobKind.START)
+    idle.approve()
+    del idle.host.machine.procs[9]
+    idle.host.machine.add(Proc(12, 120, "trainer", "python train.py", uid=1000, cards=(0,)))
+    assert idle.work().state == JobState.WAITING
+    assert idle.gate.kind == "plan" and "others hold the cards" in str(idle.gate.evidence)
+
+
 def long_ago(**where: str) -> None:
     past = timezone.now() - timedelta(days=3)
     Gate.objects.filter(**where).update(answered_at=past, expires_at=past)

@@ -11,7 +11,7 @@ from deployments.plan.cards import Card
 from deployments.plan.inputs import PlanInput, Recipe
 from deployments.plan.manager_answers import Told
 from deployments.plan.manager_warnings import must_confirm
-from deployments.plan.plan import CannotPlan, Plan, hash_of, make_plan, paths_needed, what_changed
+from deployments.plan.plan import CannotPlan, Plan, hash_of, make_plan, paths_needed, what_changed, who_left
 from deployments.plan.serving import KnownLaunch
 from deployments.plan.sharing import Rules
 from hosts.probe.frames import Unknown
@@ -252,6 +252,44 @@ def test_an_approval_does_not_outlive_what_matters(
     before, after = _changed(change, values)
     assert before.hash != after.hash
     assert words in what_changed(before.data["binding"], after.data["binding"])
+
+
+def beside(*strangers: Proc) -> Plan:
+    return plan(serving_machine().add(*strangers))
+
+
+ONE, TWO = Proc(9, 90, "sleep", "sleep 1000", cards=(0,)), Proc(12, 120, "trainer", cards=(1,))
+
+
+def test_of_the_foreign_holders_of_a_plan_it_is_known_who_left() -> None:
+    both = beside(ONE, TWO)
+    assert [row["pid"] for row in who_left(both.hash, both.data, beside(TWO).data) or ()] == [9]
+    assert [row["pid"] for row in who_left(both.hash, both.data, beside().data) or ()] == [9, 12]
+
+
+@pytest.mark.parametrize(
+    "now",
+    [
+        beside(TWO),
+        beside(ONE, TWO),
+        beside(replace(ONE, start=91)),
+        plan(serving_machine(), new=replace(NEW, command="another command")),
+        plan(serving_machine().add(Proc(103, 5003, parent=100, cards=(1,)))),
+    ],
+    ids=["another instead", "one more", "its pid is another's", "another command too", "another server too"],
+)
+def test_anything_else_that_changed_is_no_mere_leaving(now: Plan) -> None:
+    then = beside(ONE)
+    assert who_left(then.hash, then.data, now.data) is None
+
+
+def test_from_holders_that_could_not_be_seen_nobody_left() -> None:
+    hidden = serving_machine()
+    hidden.partial = True
+    unseen, seen = plan(hidden), beside(ONE)
+    assert unseen.data["binding"]["strangers"] == "unknown"
+    assert who_left(unseen.hash, unseen.data, beside().data) is None
+    assert who_left(seen.hash, seen.data, unseen.data) is None
 
 
 def test_the_plan_is_the_same_however_the_facts_are_ordered() -> None:
