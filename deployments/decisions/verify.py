@@ -211,6 +211,30 @@ def _limit(last: Round, policy: VerifyPolicy) -> float:
     return policy.port_seconds
 
 
+@dataclass(frozen=True)
+class Waiting:
+    """What is waited for, in words, and until how many seconds after the first look."""
+
+    what: str
+    seconds: float
+
+
+def waiting_for(last: Round, policy: VerifyPolicy) -> Waiting | None:
+    """What a person should know who looks on; None when all is well, or when somebody is asked within seconds."""
+    limit = _limit(last, policy)
+    if last.is_clean or limit <= STRANGER_SECONDS:
+        return None
+    words = [
+        f"room on {card.label}" if card.shared else f"{card.label} to release {card.used_mib:,} MiB"
+        for card in last.cards
+        if card.too_full
+    ]
+    words += ["the old server's processes to end"] if last.survivors else []
+    words += ["the port to be free"] if last.port_free is False else []
+    words += ["what could not be measured"] if unmeasured(last) else []
+    return Waiting(" and ".join(words), limit)
+
+
 def in_the_way(last: Round) -> tuple[str, ...]:
     """What was measured that is in the way, a sentence each."""
     reasons = [*last.unusable, *(card.too_full for card in last.cards if card.too_full)]

@@ -206,8 +206,8 @@ def _heeded(asked: PlanInput, others: Held | Unknown) -> list[dict[str, Any]]:
     return [
         warning(
             f"Somebody else holds the cards: {names}.",
-            "The job will not touch them. If they are still there before the launch, it asks, and measures nothing more "
-            "until somebody answers.",
+            "The job will not touch them. If they are still there before the launch, it asks, and measures nothing "
+            "more until somebody answers.",
             todo if neighbours else "Ask their owner first.",
         )
     ]

@@ -40,7 +40,7 @@ from deployments.steps.approval import answer_stands
 from deployments.steps.base import StepContext, StepFailed
 from deployments.steps.plan import approve_anew_if_stale
 from deployments.steps.returned import is_back, stopped_of
-from deployments.steps.verify_rows import show_round, usable_row
+from deployments.steps.verify_rows import Patience, show_round, usable_row
 from hosts.models import Gpu
 from hosts.probe.facts import AGAIN, HostFacts
 from hosts.probe.frames import Unknown
@@ -124,7 +124,7 @@ def _look(ctx: StepContext, record: Record | None, planned: Planned) -> Looked:
     more: list[Check] = []
     unusable: tuple[str, ...] = ()
     began: float | None = None
-    policy, pace = _policy(ctx), Pace()
+    policy, pace, patience = _policy(ctx), Pace(), Patience()
     seconds = int(max(policy.stuck_seconds, policy.memory_seconds, policy.port_seconds)) + 30
     with ctx.link() as transport:
         for facts in watch(
@@ -142,21 +142,24 @@ def _look(ctx: StepContext, record: Record | None, planned: Planned) -> Looked:
                 began, first = time.monotonic(), facts  # the way to the host takes nothing from the limits
                 more, unusable = _usable(ctx, facts, None if ctx.host.machine != ctx.host else facts)
             port = port_verdict(facts, ctx.deployment.port, launches=launches)
+            shown = False
             for gpus in (facts.gpus, *facts.again):
                 now = cards_seen(replace(facts, gpus=gpus), cards, shared=shared)
                 seen = _round(facts, stopped, _sorted(ctx, others_on(facts), planned), now, port)
                 seen = replace(seen, unusable=unusable)
                 if not rounds or rounds[-1] != seen:
                     show_round(ctx, seen, more)
-                    more = []
+                    more, shown = [], True
                 rounds.append(seen)
             elapsed = time.monotonic() - began
             if between := pace.slow(elapsed):
                 ctx.say(f"{ctx.host} takes {between:.1f} s for a look, so the readings come no faster than that.")
+            patience.heed(ctx, seen, policy, elapsed=elapsed, shown=shown)
             verdict = decide(list(rounds), policy, elapsed=elapsed)
             if isinstance(verdict, Free):
                 verdict = _unless_it_returns(ctx, facts, stopped, elapsed)
             if not isinstance(verdict, KeepLooking):
+                patience.is_over(ctx)
                 return Looked(first, seen, verdict, "" if isinstance(facts.host, Unknown) else facts.host.boot_id)
     raise StepFailed("The host stopped sending readings before there was a verdict.", hint="Ask for the job again.")
 

@@ -1,14 +1,23 @@
-"""What verify shows: each measured fact as a row with its value, its limit and its source."""
+"""What verify shows: each measured fact as a row with its value, its limit and its source; and what it waits for."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from django.utils import timezone
 
 from deployments.decisions.usable import CardUsable, Usability, not_usable
-from deployments.decisions.verify import CardSeen, Round
+from deployments.decisions.verify import CardSeen, Round, VerifyPolicy, waiting_for
 from deployments.lifecycle import CheckStatus
-from deployments.models import Check
+from deployments.models import Check, JobStep
 from deployments.steps.base import StepContext
+
+QUIET_SECONDS = 3.0
+"""After so long it is said what is waited for: memory is usually free before that."""
+CURVE_SECONDS = 1.0
+"""How often the memory curve gets a point where nothing changes."""
 
 
 def show_round(ctx: StepContext, seen: Round, more: Sequence[Check]) -> None:
@@ -125,3 +134,37 @@ def usable_row(ctx: StepContext, cards: tuple[CardUsable, ...]) -> Check:
         detail=" ".join((*reasons, *notes)),
         source="nvidia-smi, the kernel's log, /dev",
     )
+
+
+@dataclass
+class Patience:
+    """What people see while everything stays as it is: the curve goes on, and what is waited for is said."""
+
+    limit: float | None = None
+    """In seconds after the first look, as it was said last."""
+    stored: float = 0.0
+
+    def heed(self, ctx: StepContext, seen: Round, policy: VerifyPolicy, *, elapsed: float, shown: bool) -> None:
+        """After a look; ``shown``: it was stored already, since it says something new."""
+        if shown:
+            self.stored = elapsed
+        elif elapsed - self.stored >= CURVE_SECONDS:
+            self.stored = elapsed
+            ctx.readings({card.uuid: card.used_mib for card in seen.cards})
+        waiting = waiting_for(seen, policy) if elapsed >= QUIET_SECONDS else None
+        if waiting is not None and elapsed < waiting.seconds != self.limit:
+            self.limit = waiting.seconds
+            until = timezone.now() + timedelta(seconds=waiting.seconds - elapsed)
+            text = f"Waiting for {waiting.what}, until {until:%H:%M:%S} UTC at the latest; then a person decides."
+            ctx.say(text)
+            _summarise(ctx, text)
+
+    def is_over(self, ctx: StepContext) -> None:
+        """Nothing is waited for any more."""
+        if self.limit is not None:
+            _summarise(ctx, "")
+
+
+def _summarise(ctx: StepContext, text: str) -> None:
+    with ctx.writing():
+        JobStep.objects.filter(pk=ctx.step.pk).update(summary=text)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 from django.contrib.auth.models import User
@@ -12,7 +14,7 @@ from django.test import Client
 from django.utils import timezone
 
 from deployments.lifecycle import CheckStatus, JobKind, JobState
-from deployments.models import Check, Deployment, Effect, Launch
+from deployments.models import Check, Deployment, Effect, JobReading, Launch
 from hosts.transport.base import LinkLost
 from tests.deployments.machine import Proc
 from tests.deployments.support import Story, raising
@@ -291,6 +293,35 @@ def test_a_host_that_answers_slowly_is_told_once(serving: Story, monkeypatch: py
     serving.approve()
     assert serving.work().state == JobState.WAITING
     assert serving.log().count("for a look, so the readings come no faster than that.") == 1
+
+
+def test_a_verify_that_waits_says_for_what_and_until_when_and_the_curve_goes_on(
+    serving: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each look takes a second here, and nothing changes in eight of them."""
+    serving.request()
+    serving.approve()
+    seen: list[tuple[str, int]] = []
+
+    def a_second_later() -> float:
+        step = serving.job.steps.get(name="verify")
+        seen.append((step.summary, JobReading.objects.filter(job=serving.job, gpu_uuid="GPU-aaaa").count()))
+        return float(len(seen))
+
+    monkeypatch.setattr("deployments.steps.verify.time", SimpleNamespace(monotonic=a_second_later))
+    serving.host.leaks = True
+    serving.deployment.stuck_seconds = 8
+    serving.deployment.save()
+    assert serving.work().state == JobState.WAITING
+    said = [line for line in serving.log().splitlines() if line.startswith("Waiting for GPU 0")]
+    assert len(said) == 1 and re.fullmatch(
+        r"Waiting for GPU 0 to release 40,000 MiB and GPU 1 to release 40,000 MiB, until \d\d:\d\d:\d\d UTC at the "
+        r"latest; then a person decides.",
+        said[0],
+    )
+    assert [summary for summary, _ in seen] == [""] * 4 + [said[0]] * 5
+    assert serving.job.steps.get(name="verify").summary == "", "the question is open, nobody waits for the card"
+    assert seen[8][1] - seen[2][1] == 6, "a point of the curve each second"
 
 
 # --- Through what looks after the server

@@ -17,8 +17,10 @@ from deployments.decisions.verify import (
     Unmeasured,
     Verdict,
     VerifyPolicy,
+    Waiting,
     decide,
     limit_for,
+    waiting_for,
 )
 
 POLICY = VerifyPolicy(memory_seconds=30, stuck_seconds=120, port_seconds=10)
@@ -89,6 +91,25 @@ def test_holders_that_we_may_not_see_do_not_count_against_free_memory() -> None:
 )
 def test_after_its_limit_it_is_said_what_is_in_the_way(dirty: str, elapsed: float, verdict: Verdict) -> None:
     assert decide([DIRTY[dirty]], POLICY, elapsed=elapsed) == verdict
+
+
+@pytest.mark.parametrize(
+    ("dirty", "words", "seconds"),
+    [
+        ("memory", "GPU 0 to release 83,501 MiB", 120),
+        ("memory unmeasured", "what could not be measured", 30),
+        ("survivor", "the old server's processes to end", 30),
+        ("port taken", "the port to be free", 10),
+    ],
+)
+def test_what_is_waited_for_and_how_long(dirty: str, words: str, seconds: float) -> None:
+    assert waiting_for(DIRTY[dirty], POLICY) == Waiting(words, seconds)
+    assert not isinstance(decide([DIRTY[dirty]], POLICY, elapsed=seconds), KeepLooking)
+
+
+@pytest.mark.parametrize("round_", [CLEAN, DIRTY["holder"]], ids=["clean", "somebody is asked within seconds"])
+def test_where_nobody_has_to_wait_long_nothing_is_said(round_: Round) -> None:
+    assert waiting_for(round_, POLICY) is None
 
 
 BESIDE = replace(CLEAN, cards=(CARD, SHARED))
