@@ -11,7 +11,7 @@ from django.utils import timezone
 from deployments.decisions.kill_offer import NO_BOOT, Again, kill_offer
 from deployments.decisions.port import Having, PortHolder
 from deployments.decisions.stop_ladder import Record
-from deployments.decisions.verify import HolderSeen, NotFree, Round, Unmeasured, Verdict
+from deployments.decisions.verify import CardSeen, HolderSeen, NotFree, Round, Unmeasured, Verdict
 from deployments.lifecycle import EffectKind, JobKind
 from deployments.models import Gate
 from deployments.plan.cards import Held
@@ -33,6 +33,11 @@ from deployments.steps.signals import Order
 from hosts.probe.facts import HostFacts
 from hosts.probe.frames import Unknown
 from hosts.probe.probe import SERVING, probe
+
+NOBODY_HOLDS_IT = (
+    "No process that can be seen holds that memory: the driver may release it late, or the card needs a reset, which "
+    "is done on the host."
+)
 
 
 def planned_of(ctx: StepContext) -> Planned:
@@ -56,7 +61,8 @@ def ask(ctx: StepContext, verdict: Verdict, seen: Round, boot_id: str, *, record
     strangers = [[holder.pid, holder.start_time] for holder in again.killable]
     left = [[each.process.pid, each.process.start_time] for each in (again.left if boot_id else ())]
     ctx.remember(strangers=strangers, strangers_boot=boot_id, found=again.found, left=left)
-    reasons = dict.fromkeys((*again.reasons, *verdict.reasons))
+    nobody = [NOBODY_HOLDS_IT] if again.nobody_holds and _full(seen) and not seen.holders else []
+    reasons = dict.fromkeys((*again.reasons, *verdict.reasons, *nobody))
     evidence: list[dict[str, Any]] = [{"text": reason} for reason in reasons]
     if again.rows:
         evidence.append({"table": {"head": ["Process", "User", "Command", "Holds"], "rows": again.rows}})
@@ -84,6 +90,8 @@ class _Again:
     why_not: str = ""
     left: tuple[LeftOver, ...] = ()
     """Of the old server, unrecorded: a confirmed kill of its own may hit them."""
+    nobody_holds: bool = False
+    """It could be seen who holds the cards, and nobody does."""
 
     @property
     def reasons(self) -> list[str]:
@@ -123,7 +131,8 @@ def _look_again(ctx: StepContext, others: tuple[HolderSeen, ...], record: Record
     rows += list({tuple(row): row for row in (_port_row(holder, ctx.deployment.port) for holder in having)}.values())
     rows += [each.row for each in left]
     found = None if offer.found is None else [co_tenant(holder, outer) for holder in offer.found]
-    return _Again(rows, offer.killable, found, spared, offer.why_not, left)
+    nobody_holds = isinstance(held, Held) and not held.all and not left
+    return _Again(rows, offer.killable, found, spared, offer.why_not, left, nobody_holds)
 
 
 def _look(ctx: StepContext) -> HostFacts:
@@ -188,7 +197,7 @@ def _choices(ctx: StepContext, seen: Round, again: _Again) -> list[dict[str, Any
         "action": "approve",
         "danger": True,
         "needs_reason": True,
-        "detail": "The launch may fail, or take memory from somebody else's work.",
+        "detail": " ".join(("The launch may fail, or take memory from somebody else's work.", *_rooms(ctx, seen))),
     }
     accept = {
         "key": "accept",
@@ -220,6 +229,23 @@ def _choices(ctx: StepContext, seen: Round, again: _Again) -> list[dict[str, Any
         # Never a second server beside one that lives.
         *([] if ctx.job.kind == JobKind.STOP or full or alive else [anyway]),
     ]
+
+
+def _full(seen: Round) -> list[CardSeen]:
+    """Its own cards that hold memory; those with co-tenants say in their own sentence what is needed there."""
+    return [card for card in seen.cards if card.too_full and not card.shared]
+
+
+def _rooms(ctx: StepContext, seen: Round) -> list[str]:
+    """What is free on the cards that hold memory and what is needed there, a sentence each, as far as it is known."""
+    if ctx.job.kind == JobKind.STOP:
+        return []
+    needs, said = measured_needs(ctx), []
+    for card in _full(seen):
+        free = "how much is free is not known" if card.free_mib is None else f"{card.free_mib:,} MiB are free"
+        need = f"{needs[card.uuid]:,} MiB" if card.uuid in needs else "an amount that was never measured"
+        said.append(f"On {card.label} {free}; {ctx.revision} needs {need} there.")
+    return said
 
 
 def _too_full(ctx: StepContext, seen: Round) -> str:

@@ -160,6 +160,62 @@ def test_the_question_says_that_nothing_is_measured_while_it_is_open_and_when_th
     assert f'Measured <time datetime="{serving.gate.opened_at:%Y-%m-%dT%H:%M:%S}+00:00"' in page
 
 
+def test_memory_that_nobody_holds_is_explained_and_what_a_launch_finds_there_is_said(serving: Story) -> None:
+    impatient(serving)
+    serving.host.leaks = True
+    serving.request()
+    serving.approve()
+    serving.work()
+    assert "No process that can be seen holds that memory" in str(serving.gate.evidence)
+    anyway = next(choice for choice in serving.gate.choices if choice["key"] == "anyway")
+    said = f"On GPU 0 9,140 MiB are free; {serving.deployment.revision} needs an amount that was never measured there."
+    assert said in anyway["detail"], anyway
+
+
+def test_what_a_launch_needs_is_said_where_it_was_measured_and_fits(serving: Story) -> None:
+    serving.request()
+    serving.approve()
+    assert serving.work().state == JobState.SUCCEEDED
+    impatient(serving)
+    serving.host.after["stop TERM"] = lambda: serving.host.machine.cards.update({"GPU-aaaa": 2_000})
+    serving.request()
+    serving.approve()
+    assert serving.work().state == JobState.WAITING
+    anyway = next(choice for choice in serving.gate.choices if choice["key"] == "anyway")
+    assert f"On GPU 0 47,140 MiB are free; {serving.deployment.revision} needs 40,000 MiB there." in anyway["detail"]
+    assert "GPU 1" not in anyway["detail"]
+
+
+@pytest.mark.parametrize("case", ["somebody holds it", "who holds it could not be seen"])
+def test_that_nobody_holds_memory_is_said_only_when_that_was_seen(serving: Story, case: str) -> None:
+    impatient(serving)
+    serving.host.leaks = True
+    serving.request()
+    serving.approve()
+    machine = serving.host.machine
+
+    def come() -> None:
+        if case == "somebody holds it":
+            machine.add(Proc(9, 90, "trainer", "python train.py", uid=1000, cards=(0,)))
+        else:
+            machine.broken["fds"] = None
+
+    serving.host.after["stop TERM"] = come
+    assert serving.work().state == JobState.WAITING
+    assert "still holds" in str(serving.gate.evidence)
+    assert "No process that can be seen" not in str(serving.gate.evidence)
+
+
+def test_memory_that_stays_after_a_stop_asks_too_and_offers_no_launch(serving: Story) -> None:
+    impatient(serving)
+    serving.host.leaks = True
+    serving.request(JobKind.STOP)
+    serving.approve()
+    assert serving.work().state == JobState.WAITING
+    assert [choice["key"] for choice in serving.gate.choices] == ["again", "leave"]
+    assert "No process that can be seen holds that memory" in str(serving.gate.evidence)
+
+
 def test_what_is_known_not_to_fit_is_not_launched_anyway(serving: Story) -> None:
     """This revision used 40,000 MiB when it served last, and so much is not free: no risk that somebody could take."""
     serving.request()
