@@ -37,7 +37,7 @@ def warnings_of(
         *_blocking(asked, serving, _to_be_measured(cards, usable)),
         *managed,
         *_scheduled(asked),
-        *_heeded(asked, others),
+        *_heeded(asked, serving, others),
         *_tight(asked, serving, _to_be_measured(cards, usable)),
     ]
     return sorted(found, key=lambda warning: not warning["blocks"])
@@ -188,7 +188,17 @@ def _missing(asked: PlanInput, new: Recipe) -> list[dict[str, Any]]:
     return found
 
 
-def _heeded(asked: PlanInput, others: Held | Unknown) -> list[dict[str, Any]]:
+def _stays_down(asked: PlanInput, serving: Serving) -> str:
+    """What somebody else on the cards means for the service."""
+    if asked.stops and serving.processes:
+        return (
+            f"{asked.deployment} is stopped all the same, and stays down until they are gone or somebody decides: the "
+            "job asks before the launch"
+        )
+    return f"{asked.deployment} stays down until they are gone or somebody decides: the job asks before the launch"
+
+
+def _heeded(asked: PlanInput, serving: Serving, others: Held | Unknown) -> list[dict[str, Any]]:
     if isinstance(others, Unknown):
         return [
             warning(
@@ -206,8 +216,8 @@ def _heeded(asked: PlanInput, others: Held | Unknown) -> list[dict[str, Any]]:
     return [
         warning(
             f"Somebody else holds the cards: {names}.",
-            "The job will not touch them. If they are still there before the launch, it asks, and measures nothing "
-            "more until somebody answers.",
+            f"The job will not touch them. {_stays_down(asked, serving)}, and measures nothing more until somebody "
+            "answers.",
             todo if neighbours else "Ask their owner first.",
         )
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from django.utils import timezone
@@ -12,8 +13,8 @@ from deployments.decisions.kill_offer import NO_BOOT, Again, kill_offer
 from deployments.decisions.port import Having, PortHolder
 from deployments.decisions.stop_ladder import Record
 from deployments.decisions.verify import CardSeen, HolderSeen, NotFree, Round, Unmeasured, Verdict
-from deployments.lifecycle import EffectKind, JobKind
-from deployments.models import Gate
+from deployments.lifecycle import EffectKind, JobKind, ServiceState
+from deployments.models import Deployment, Gate
 from deployments.plan.cards import Held
 from deployments.plan.collect import (
     PROBE_SECONDS,
@@ -64,6 +65,9 @@ def ask(ctx: StepContext, verdict: Verdict, seen: Round, boot_id: str, *, record
     nobody = [NOBODY_HOLDS_IT] if again.nobody_holds and _full(seen) and not seen.holders else []
     reasons = dict.fromkeys((*again.reasons, *verdict.reasons, *nobody))
     evidence: list[dict[str, Any]] = [{"text": reason} for reason in reasons]
+    since = _down_since(ctx, seen, again)
+    if since is not None:
+        evidence.append({"text": f"{ctx.deployment} is down since", "at": since.isoformat(timespec="seconds")})
     if again.rows:
         evidence.append({"table": {"head": ["Process", "User", "Command", "Holds"], "rows": again.rows}})
     choices = _choices(ctx, seen, again)
@@ -108,6 +112,17 @@ def _title(verdict: Verdict, again: _Again) -> str:
     if not isinstance(verdict, NotFree):
         return "Whether the cards are free could not be measured"
     return "The cards cannot be used as they are" if verdict.unusable else "The cards are not free"
+
+
+def _down_since(ctx: StepContext, seen: Round, again: _Again) -> datetime | None:
+    """When this job had ended the server, or since when it was known to be stopped; None where it may be up."""
+    if again.spared.back or seen.survivors != ():
+        return None
+    for step in ctx.job.steps.filter(name="stop").exclude(ended_at=None).order_by("position"):
+        if step.data.get("processes"):
+            return step.ended_at
+    state = Deployment.objects.values("state", "state_since").get(pk=ctx.deployment.pk)
+    return state["state_since"] if state["state"] in (ServiceState.STOPPED, ServiceState.CRASHED) else None
 
 
 def _look_again(ctx: StepContext, others: tuple[HolderSeen, ...], record: Record | None, boot_id: str) -> _Again:

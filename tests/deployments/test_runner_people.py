@@ -142,7 +142,7 @@ def test_a_stranger_that_comes_before_the_launch_is_seen(serving: Story) -> None
     stranger = Proc(9, 90, "trainer", "python train.py", uid=1000, cards=(0,))
     serving.host.after["stop TERM"] = lambda: serving.host.machine.add(stranger) and None
     assert serving.work().state == JobState.WAITING
-    assert serving.gate.evidence[1]["table"]["rows"] == [["9", "uid 1000", "python train.py", "GPU 0"]]
+    assert serving.gate.evidence[2]["table"]["rows"] == [["9", "uid 1000", "python train.py", "GPU 0"]]
     assert "kill" in [choice["key"] for choice in serving.gate.choices]
     assert 9 in serving.host.machine.procs
     serving.answer("kill")

@@ -13,7 +13,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.utils import timezone
 
-from deployments.lifecycle import CheckStatus, JobKind, JobState
+from deployments.lifecycle import CheckStatus, JobKind, JobState, ServiceState
 from deployments.models import Check, Deployment, Effect, JobReading, Launch
 from hosts.transport.base import LinkLost
 from tests.deployments.machine import Proc
@@ -155,9 +155,34 @@ def test_the_question_says_that_nothing_is_measured_while_it_is_open_and_when_th
     serving.approve()
     serving.work()
     assert "nothing is measured while this question is open" in serving.gate.text
+    stopped = serving.job.steps.get(name="stop").ended_at
+    assert stopped is not None
+    down = {"text": f"{serving.deployment} is down since", "at": stopped.isoformat(timespec="seconds")}
+    assert down in serving.gate.evidence
     assert f"press “{serving.gate.choices[0]['label']}”" in serving.gate.text
     page = client_of(approver).get(f"/jobs/{serving.job.pk}/").content.decode()
     assert f'Measured <time datetime="{serving.gate.opened_at:%Y-%m-%dT%H:%M:%S}+00:00"' in page
+    assert f'is down since <time datetime="{stopped:%Y-%m-%dT%H:%M:%S}+00:00"' in page
+
+
+def test_a_start_that_cannot_go_on_says_since_when_the_service_is_down(idle: Story) -> None:
+    impatient(idle)
+    since = timezone.now() - timedelta(hours=2)
+    Deployment.objects.update(state=ServiceState.STOPPED, state_since=since)
+    idle.host.machine.cards["GPU-aaaa"] = 2_000
+    idle.request(JobKind.START)
+    idle.approve()
+    assert idle.work().state == JobState.WAITING and idle.gate.kind == "not free"
+    assert {"text": f"{idle.deployment} is down since", "at": since.isoformat(timespec="seconds")} in idle.gate.evidence
+
+
+def test_of_a_service_that_may_be_up_it_is_not_said_that_it_is_down(serving: Story) -> None:
+    impatient(serving)
+    serving.request()
+    serving.approve()
+    serving.host.after["stop TERM"] = lambda: serving.host.machine.broken.update({"procs": None})
+    assert serving.work().state == JobState.WAITING and serving.gate.kind == "not free"
+    assert "is down since" not in str(serving.gate.evidence)
 
 
 def test_memory_that_nobody_holds_is_explained_and_what_a_launch_finds_there_is_said(serving: Story) -> None:
