@@ -106,13 +106,13 @@ def described(pid: int, facts: HostFacts, serving: Serving) -> dict[str, Any]:
         "name": process.comm,
         "command": detail.command if detail is not None else "",
         "user": facts.owners.get(pid) or user_of(process.uid),
-        "since": _since(process.start_time, facts),
+        "since": since_of(process.start_time, facts),
         "gpus": [names[minor] for minor in sorted(files[0]) if minor in names] if files else [],
         "memory_mib": memory_of(facts, [pid]).get(pid),
     }
 
 
-def _since(start_time: int, facts: HostFacts) -> str:
+def since_of(start_time: int, facts: HostFacts) -> str:
     """When a process started, by our clock, as ISO text."""
     if isinstance(facts.host, Unknown):
         return ""
@@ -125,13 +125,11 @@ def co_tenant(holder: HolderSeen, facts: HostFacts) -> dict[str, Any]:
     known = {
         "inner": holder.inner,
         "deployment": holder.deployment,
-        "since": _since(holder.start_time, facts),
-        "memory_mib": memory_of(facts, [holder.pid]).get(holder.pid),
     }
-    return stranger(holder) | known
+    return stranger(holder, facts) | known
 
 
-def stranger(holder: HolderSeen) -> dict[str, Any]:
+def stranger(holder: HolderSeen, facts: HostFacts) -> dict[str, Any]:
     """One process that is left alone."""
     return {
         "pid": holder.pid,
@@ -139,9 +137,9 @@ def stranger(holder: HolderSeen) -> dict[str, Any]:
         "name": holder.program,
         "command": holder.name,
         "user": holder.user,
-        "since": "",
+        "since": since_of(holder.start_time, facts),
         "gpus": list(holder.cards),
-        "memory_mib": None,
+        "memory_mib": memory_of(facts, [holder.pid]).get(holder.pid),
     }
 
 

@@ -97,7 +97,7 @@ def make_plan(asked: PlanInput) -> Plan:
         "version": VERSION,
         "sections": [place(asked, facts, manager), cards_table(cards, asked), *usable_table(usable), disk(asked)],
         "stops": [described(process.pid, facts, serving) for process in serving.processes] if asked.stops else [],
-        "untouched": [stranger(holder) for holder in held.strangers],
+        "untouched": [stranger(holder, seen_from) for holder in held.strangers],
         "co_tenants": co_tenants,
         "flags": compare(
             before,

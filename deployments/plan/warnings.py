@@ -211,11 +211,12 @@ def _heeded(asked: PlanInput, serving: Serving, others: Held | Unknown) -> list[
     if not others.strangers or asked.new is None:
         return []
     names = ", ".join(str(replace(holder, name=holder.program)) for holder in others.strangers)
+    held = sorted({card for holder in others.strangers for card in holder.cards})
     neighbours = sorted({holder.deployment for holder in others.strangers if holder.deployment})
     todo = f"Stop {' and '.join(neighbours)} first, or let {asked.deployment} share its cards with it under Edit."
     return [
         warning(
-            f"Somebody else holds the cards: {names}.",
+            f"Somebody else holds {' and '.join(held)}: {names}.",
             f"The job will not touch them. {_stays_down(asked, serving)}, and measures nothing more until somebody "
             "answers.",
             todo if neighbours else "Ask their owner first.",

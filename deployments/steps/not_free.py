@@ -15,7 +15,7 @@ from deployments.decisions.stop_ladder import Record
 from deployments.decisions.verify import CardSeen, HolderSeen, NotFree, Round, Unmeasured, Verdict
 from deployments.lifecycle import EffectKind, JobKind, ServiceState
 from deployments.models import Deployment, Gate
-from deployments.plan.cards import Held
+from deployments.plan.cards import Held, memory_of
 from deployments.plan.collect import (
     PROBE_SECONDS,
     launches_of_others,
@@ -24,7 +24,7 @@ from deployments.plan.collect import (
     names_asked,
     others_of,
 )
-from deployments.plan.page import co_tenant
+from deployments.plan.page import co_tenant, since_of
 from deployments.plan.port import port_verdict
 from deployments.plan.sharing import Planned, in_words
 from deployments.steps import signals
@@ -39,6 +39,7 @@ NOBODY_HOLDS_IT = (
     "No process that can be seen holds that memory: the driver may release it late, or the card needs a reset, which "
     "is done on the host."
 )
+HEAD = ["Process", "User", "Command", "Holds", "GPU memory", "Since"]
 
 
 def planned_of(ctx: StepContext) -> Planned:
@@ -69,7 +70,7 @@ def ask(ctx: StepContext, verdict: Verdict, seen: Round, boot_id: str, *, record
     if since is not None:
         evidence.append({"text": f"{ctx.deployment} is down since", "at": since.isoformat(timespec="seconds")})
     if again.rows:
-        evidence.append({"table": {"head": ["Process", "User", "Command", "Holds"], "rows": again.rows}})
+        evidence.append({"table": {"head": HEAD, "rows": again.rows}})
     choices = _choices(ctx, seen, again)
     return ctx.ask(
         "not free",
@@ -87,7 +88,7 @@ class _Again:
     but these is other than in the plan; who is named and gets no signal.
     """
 
-    rows: list[list[str]] = field(default_factory=list)
+    rows: list[list[Any]] = field(default_factory=list)
     killable: tuple[HolderSeen, ...] = ()
     found: list[dict[str, Any]] | None = None
     spared: Spared = field(default_factory=Spared)
@@ -127,7 +128,7 @@ def _down_since(ctx: StepContext, seen: Round, again: _Again) -> datetime | None
 
 def _look_again(ctx: StepContext, others: tuple[HolderSeen, ...], record: Record | None, boot_id: str) -> _Again:
     """Ask once more, with command lines; the node names those a container does not see."""
-    facts, node_facts = _look(ctx), look_at_node(ctx)
+    facts, node_facts = _look(ctx), look_at_node(ctx, ("apps",))
     outer = node_facts or facts
     held = others_of(ctx)(outer)
     having = port_verdict(facts, ctx.deployment.port, launches=launches_of_others(ctx)).holders
@@ -142,9 +143,11 @@ def _look_again(ctx: StepContext, others: tuple[HolderSeen, ...], record: Record
         from_node=node_facts is not None,
     )
     seen_by = " on the node" if node_facts is not None and isinstance(held, Held) else ""
-    rows = [_row(holder, seen_by) for holder in offer.named]
-    rows += list({tuple(row): row for row in (_port_row(holder, ctx.deployment.port) for holder in having)}.values())
-    rows += [each.row for each in left]
+    told_by = facts if isinstance(held, Unknown) else outer  # a pid means nothing to the other one
+    rows = [_row(holder, seen_by, told_by) for holder in offer.named]
+    by_port = dict.fromkeys(tuple(_port_row(one, ctx.deployment.port)) for one in having)
+    rows += [[*row, *_memory_and_since(row[0], facts)] for row in by_port]
+    rows += [[*each.row, *_memory_and_since(str(each.process.pid), facts)] for each in left]
     found = None if offer.found is None else [co_tenant(holder, outer) for holder in offer.found]
     nobody_holds = isinstance(held, Held) and not held.all and not left
     return _Again(rows, offer.killable, found, spared, offer.why_not, left, nobody_holds)
@@ -173,8 +176,21 @@ def _again(held: Held, planned: Planned) -> Again:
     return Again(held.strangers, held.co_tenants, frozenset(known), bool(planned.missing(held.all)))
 
 
-def _row(holder: HolderSeen, seen_by: str) -> list[str]:
-    return [f"{holder.pid}{seen_by}", _owner(holder), holder.name, ", ".join(holder.cards)]
+def _row(holder: HolderSeen, seen_by: str, facts: HostFacts) -> list[Any]:
+    memory, since = _memory_and_since(str(holder.pid), facts)
+    words = [f"{holder.pid}{seen_by}", _owner(holder), holder.name, ", ".join(holder.cards)]
+    return [*words, memory or "unknown", since]
+
+
+def _memory_and_since(pid: str, facts: HostFacts) -> list[Any]:
+    """What compute-apps says that it uses, and a moment for the page; each empty where it is not known."""
+    table = {} if isinstance(facts.processes, Unknown) else facts.processes.by_pid
+    process = table.get(int(pid)) if pid.isdecimal() else None
+    if process is None:
+        return ["", ""]
+    used = memory_of(facts, [process.pid]).get(process.pid)
+    since = since_of(process.start_time, facts)
+    return ["" if used is None else f"{used:,} MiB", {"at": since} if since else ""]
 
 
 def _port_row(holder: PortHolder, port: int) -> list[str]:

@@ -193,10 +193,12 @@ def test_who_stays_on_the_node_holds_a_card(container: Container) -> None:
     story.request(JobKind.STOP)
     story.approve()
     story.host.before["watch"] = lambda: container.node.machine.procs.update(
-        {9000: Proc(9000, 90, "trainer", "train.py", cards=(0,))}
+        {9000: Proc(9000, 90, "trainer", "train.py", cards=(0,), memory=700)}
     )
     assert story.work().state == JobState.WAITING
     assert "On the node: train.py (pid 9000" in str(story.gate.evidence)
+    (row,) = next(piece["table"]["rows"] for piece in story.gate.evidence if "table" in piece)
+    assert row[0] == "9000 on the node" and row[4] == "700 MiB" and row[5]["at"], row
 
 
 def test_only_this_containers_processes_are_killed_from_the_node(container: Container) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 from django.contrib.auth.models import User
+from django.test import Client
 from django.utils import timezone
 
 from deployments import services
@@ -134,15 +135,20 @@ def test_an_approval_is_used_once(serving: Story) -> None:
     assert Gate.objects.get().used_at is not None
 
 
-def test_a_stranger_that_comes_before_the_launch_is_seen(serving: Story) -> None:
+def test_a_stranger_that_comes_before_the_launch_is_seen(serving: Story, client_of: Callable[[User], Client]) -> None:
     serving.request()
     serving.approve()
     serving.deployment.memory_seconds = 0
     serving.deployment.save()
-    stranger = Proc(9, 90, "trainer", "python train.py", uid=1000, cards=(0,))
+    stranger = Proc(9, 90, "trainer", "python train.py", uid=1000, cards=(0,), memory=1_500)
     serving.host.after["stop TERM"] = lambda: serving.host.machine.add(stranger) and None
     assert serving.work().state == JobState.WAITING
-    assert serving.gate.evidence[2]["table"]["rows"] == [["9", "uid 1000", "python train.py", "GPU 0"]]
+    (row,) = serving.gate.evidence[2]["table"]["rows"]
+    assert row[:5] == ["9", "uid 1000", "python train.py", "GPU 0", "1,500 MiB"]
+    age = timezone.now() - datetime.fromisoformat(row[5]["at"])
+    assert abs(age.total_seconds() - 4999) < 60, "it started 0.9 s after the boot, 5000 s ago"
+    page = client_of(User.objects.get(username="approver")).get(f"/jobs/{serving.job.pk}/").content.decode()
+    assert "<td>1,500 MiB</td>" in page and f'<td><time datetime="{row[5]["at"]}"' in page
     assert "kill" in [choice["key"] for choice in serving.gate.choices]
     assert 9 in serving.host.machine.procs
     serving.answer("kill")

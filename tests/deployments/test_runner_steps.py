@@ -317,6 +317,8 @@ def test_a_port_that_is_bound_is_said_on_the_page(serving: Story, client_of: Cli
     assert "has bound every IPv4 address and does not listen: perhaps a server that still loads." in page
     assert "(pid 900, uid 1001) has bound every IPv4 address" in serving.gate.evidence[0]["text"]
     assert "port 30000 (bound, does not listen)" in page and "<td>900</td>" in page and "uid 1001" in page
+    (row,) = next(piece["table"]["rows"] for piece in serving.gate.evidence if "table" in piece)
+    assert row[4] == "" and row[5]["at"], "it holds no card; since when it runs is known"
     assert "vllm serve m" in page and "sk-live-12345" not in page
     shown = Check.objects.get(step__name="verify", key="port")
     assert (shown.status, shown.value) == (CheckStatus.NOT_OK, "taken") and "pid 900" in shown.detail

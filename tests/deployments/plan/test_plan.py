@@ -99,8 +99,11 @@ def test_a_stop_launches_nothing_and_a_start_stops_nothing() -> None:
 
 
 def test_strangers_are_named_and_left_alone() -> None:
-    made = plan(serving_machine().add(Proc(9, 90, "trainer", "python train.py", uid=1000, cards=(0,))))
-    assert [row["pid"] for row in made.data["untouched"]] == [9]
+    stranger = Proc(9, 90, "trainer", "python train.py", uid=1000, cards=(0,), memory=1_500)
+    made = plan(serving_machine().add(stranger))
+    (row,) = made.data["untouched"]
+    assert (row["pid"], row["memory_mib"], row["since"]) == (9, 1_500, "2026-01-02T01:40:45+00:00")
+    assert made.data["warnings"][0]["text"] == "Somebody else holds GPU 0: python (pid 9, uid 1000)."
     assert 9 not in [row["pid"] for row in made.data["stops"]]
     assert "will not touch them" in made.data["warnings"][0]["why"]
     assert "chat is stopped all the same, and stays down until they are gone" in made.data["warnings"][0]["why"]
