@@ -190,12 +190,11 @@ def _missing(asked: PlanInput, new: Recipe) -> list[dict[str, Any]]:
 
 def _stays_down(asked: PlanInput, serving: Serving) -> str:
     """What somebody else on the cards means for the service."""
-    if asked.stops and serving.processes:
-        return (
-            f"{asked.deployment} is stopped all the same, and stays down until they are gone or somebody decides: the "
-            "job asks before the launch"
-        )
-    return f"{asked.deployment} stays down until they are gone or somebody decides: the job asks before the launch"
+    stopped = f" {asked.deployment} is stopped all the same." if asked.stops and serving.processes else ""
+    return (
+        f"The job will not touch them.{stopped} If they are still there before the launch, {asked.deployment} stays "
+        "down: the job asks, and measures nothing more until somebody answers."
+    )
 
 
 def _heeded(asked: PlanInput, serving: Serving, others: Held | Unknown) -> list[dict[str, Any]]:
@@ -217,8 +216,7 @@ def _heeded(asked: PlanInput, serving: Serving, others: Held | Unknown) -> list[
     return [
         warning(
             f"Somebody else holds {' and '.join(held)}: {names}.",
-            f"The job will not touch them. {_stays_down(asked, serving)}, and measures nothing more until somebody "
-            "answers.",
+            _stays_down(asked, serving),
             todo if neighbours else "Ask their owner first.",
         )
     ]
