@@ -22,6 +22,7 @@ from deployments.models import CardClaim, Deployment, Gate, Job, JobStep, Placem
 from deployments.steps.recipes import RECIPES
 
 LONGEST_COMMENT = 2000
+LONGEST_DEED = 64  # what an audit entry holds
 RING_AGAIN = timedelta(seconds=5)
 """If the doorbell is lost, the sweeper rings after this."""
 
@@ -171,8 +172,9 @@ def answer_gate(gate: Gate, *, choice: str, comment: str, plan_hash: str, actor:
             raise Refused("This question is not open any more.", hint="Look at the job: it does not wait now.")
         if not gate.close(answer=choice, by=actor, comment=comment):
             raise Refused("This question is not open any more.", hint="Look at the job: somebody may have answered.")
-        detail = {"gate": gate.pk, "plan": gate.plan_hash, "comment": comment}
-        audit.record(f"answer {gate.kind}: {choice}", actor=actor, target=job, detail=detail, address=address)
+        detail = {"question": gate.title, "gate": gate.pk, "plan": gate.plan_hash, "comment": comment}
+        deed = f"answer: {option['label']}"[:LONGEST_DEED]
+        audit.record(deed, actor=actor, target=job, detail=detail, address=address)
         transaction.on_commit(lambda: tasks.ring(job.pk), robust=True)
     _tell(job)
 

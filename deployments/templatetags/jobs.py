@@ -8,7 +8,7 @@ from django import template
 from django.utils import timezone
 
 from controlpanel.templatetags.ui import lasted
-from deployments.models import Job, JobStep
+from deployments.models import Gate, Job, JobStep
 from deployments.views import words
 from deployments.views.words import STEP_TITLES, Word, job_word
 
@@ -25,6 +25,12 @@ def word(job: Job) -> Word:
 def step_title(name: str) -> str:
     """What a step does, in a few words."""
     return STEP_TITLES.get(name, "")
+
+
+@register.filter
+def answer_words(gate: Gate) -> str:
+    """The answer that was given, as its button said it."""
+    return words.answer_words(gate)
 
 
 @register.simple_tag

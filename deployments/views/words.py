@@ -64,6 +64,20 @@ def deployment_word(deployment: Deployment, *, active: Job | None) -> Word:
     return Word("service", deployment.state, "")
 
 
+BY_ITSELF = {
+    "ended": "not answered: the job ended",
+    "cancelled": "not answered: the job was cancelled",
+    "expired": "not answered in time",
+}
+"""How a question is closed that nobody answered."""
+
+
+def answer_words(gate: Gate) -> str:
+    """The answer as its button said it."""
+    label = next((choice["label"] for choice in gate.choices if choice["key"] == gate.answer), "")
+    return label or BY_ITSELF.get(gate.answer, gate.answer)
+
+
 @dataclass(frozen=True)
 class Spent:
     """How long a job or a step took: the work, and apart from it the waiting for a person."""

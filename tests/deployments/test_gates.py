@@ -55,7 +55,7 @@ def test_an_approval_sends_the_job_on(ask: Ask, approver: User) -> None:
     assert (gate.answer, gate.answered_by_name, gate.comment, gate.used_at) == ("approve", "approver", "fine", None)
     assert (gate.job.state, gate.job.approved_by_name) == (JobState.QUEUED, "approver")
     assert gate.job.ring_at is not None and gate.job.card_claims.exists()
-    assert answers() == ["answer plan: approve"]
+    assert answers() == ["answer: Approve and restart"]
 
 
 @pytest.mark.parametrize("who", ["operator", "approver"])
@@ -88,7 +88,7 @@ def test_of_two_approvers_at_once_one_answers(ask: Ask, person: Callable[..., Us
     assert won.count(True) == 1
     gate.refresh_from_db()
     assert gate.answered_by_name == f"approver-{won.index(True)}"
-    assert answers() == ["answer plan: approve"]
+    assert answers() == ["answer: Approve and restart"]
 
 
 def test_an_approval_of_another_plan(ask: Ask, approver: User) -> None:
@@ -164,7 +164,7 @@ def test_what_needs_a_reason(ask: Ask, approver: User, choice: str, comment: str
         answer(gate, approver, choice, comment, plan_hash="")
     assert unchanged(gate)
     answer(gate, approver, choice, "it hangs", plan_hash="")
-    assert answers() == [f"answer not free: {choice}"]
+    assert answers() == [f"answer: {KILL['label'] if choice == 'kill' else ANYWAY['label']}"]
     gate.job.refresh_from_db()
     assert gate.job.approved_by_name == "", "that was another question"
 

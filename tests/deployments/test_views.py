@@ -277,6 +277,19 @@ def test_evidence_and_choices_are_text_and_never_markup(client_of: ClientOf, app
     assert "<script>alert" not in page and "&lt;script&gt;alert(1)" in page and "Kill &lt;x&gt;" in page
 
 
+def test_a_decision_is_shown_as_its_button_said_it(client_of: ClientOf, approver: User) -> None:
+    gate = _waiting()
+    gate.choices = [make_choice("again", label="Look again"), make_choice("leave", label="Leave it stopped")]
+    gate.title, gate.kind, gate.plan_hash = "The cards are not free", "not free", ""
+    gate.save()
+    client = client_of(approver)
+    assert _answer(client, gate, choice="again") == 302
+    assert "The cards are not free</strong>: Look again<" in client.get(f"/jobs/{gate.job_id}/").content.decode()
+    Gate.objects.update(answer="ended", answered_by_name="")
+    page = client.get(f"/jobs/{gate.job_id}/").content.decode()
+    assert "The cards are not free</strong>: not answered: the job ended<" in page
+
+
 # --- The job page ---------------------------------------------------------------------------------------------------
 
 
