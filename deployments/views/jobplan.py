@@ -31,11 +31,14 @@ def ask(request: HttpRequest, pk: int, kind: JobKind) -> HttpResponse:
     context: dict[str, Any] = {"deployment": deployment, "row": row, "kind": kind, "options": _described(options)}
     if request.method == "GET":
         initial = {"request_key": uuid4(), **_first_choice(request, deployment, options)}
+        context["editable"] = _editable(options, initial.get("other"))
         form = JobForm(options=options, profile=deployment.profile, initial=initial)
         return render(request, TEMPLATE, context | {"form": form})
     form = JobForm(request.POST, options=options, profile=deployment.profile)
     context["form"] = form
-    if not form.is_valid():
+    is_valid = form.is_valid()
+    context["editable"] = _editable(options, form.cleaned_data.get("other"))
+    if not is_valid:
         return render(request, TEMPLATE, context, status=422)
     fields = {key: form.cleaned_data[key] for key in ("revision", "reason", "way_back", "request_key")}
     try:
@@ -71,6 +74,11 @@ def _first_choice(request: HttpRequest, deployment: Deployment, options: dict[st
         return {"which": next(iter(options), "")}
     same = next((key for key, revision in options.items() if revision == wanted), "other")
     return {"which": same, "other": wanted}
+
+
+def _editable(options: dict[str, Revision], other: Revision | None) -> list[tuple[str, Revision]]:
+    """From which revision an edit starts, by what is chosen: the page shows the link of the choice that is made."""
+    return [*options.items(), *([("other", other)] if other is not None else [])]
 
 
 WORDS = {

@@ -349,6 +349,28 @@ def test_edited_flags_go_straight_to_the_plan_of_their_restart(client_of: Client
     assert Job.objects.get().revision == deployment.profile.newest
 
 
+def test_a_second_edit_starts_from_the_revision_that_is_chosen(client_of: ClientOf, administrator: User) -> None:
+    deployment = make_deployment()
+    make_revision(deployment.profile)
+    make_revision(deployment.profile)
+    client = client_of(administrator)
+    path = f"/deployments/{deployment.pk}/restart/"
+    revise = f"/profiles/{deployment.profile_id}/revise/"
+
+    def links(page: str) -> list[str]:
+        chosen = [which for which in ("chosen", "newest", "other") if f'value="{which}" checked' in page]
+        shown = page.partition(f'data-shows-for="which={chosen[0]}"><a href="')[2].partition('"')[0]
+        return [*chosen, shown]
+
+    def edit(number: int) -> str:
+        return f"{revise}?from={number}&amp;plan={deployment.pk}"
+
+    assert links(client.get(path).content.decode()) == ["chosen", edit(1)]
+    assert links(client.get(f"{path}?revision=3").content.decode()) == ["newest", edit(3)]
+    asked = {"which": "newest", "request_key": uuid4()}
+    assert links(client.post(path, asked).content.decode()) == ["newest", edit(3)], "also after a refusal"
+
+
 def test_what_is_stopped_is_started_with_the_edited_flags(client_of: ClientOf, administrator: User) -> None:
     deployment = make_deployment(state="stopped")
     client = client_of(administrator)
