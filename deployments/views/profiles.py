@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 from django.contrib import messages
 from django.db.models import Count, Max
@@ -67,14 +67,29 @@ def revise(request: HttpRequest, pk: int) -> HttpResponse:
         return render(request, "deployments/profile_form.html", context)
     if not form.is_valid():
         return render(request, "deployments/profile_form.html", context, status=422)
+    if _says_the_same(form.launch, base):
+        messages.info(request, f"Nothing was changed, so no revision was made: {base} says the same.")
+        return _after(profile, deployment, base)
     try:
         made = services.add_revision(profile, **form.launch, **asking(request))
     except services.Refused as refused:
         return render(request, "deployments/profile_form.html", context | {"refused": refused}, status=409)
     messages.success(request, f"{made} is saved. Nothing changes on a host before a deployment is restarted with it.")
+    return _after(profile, deployment, made)
+
+
+def _says_the_same(launch: dict[str, Any], base: Revision) -> bool:
+    """Nothing was changed in the form that was filled from ``base``; a note written into it is a change."""
+    return all(value == getattr(base, name) for name, value in launch.items() if name != "notes") and (
+        launch["notes"] in ("", base.notes)
+    )
+
+
+def _after(profile: Profile, deployment: Deployment | None, revision: Revision) -> HttpResponse:
+    """The page that comes after the form: the plan that it was opened for, else the profile."""
     if deployment is not None:
-        return redirect(f"{deployment.plan_url()}?revision={made.number}")
-    return redirect("deployments:profile", pk=pk)
+        return redirect(f"{deployment.plan_url()}?revision={revision.number}")
+    return redirect("deployments:profile", pk=profile.pk)
 
 
 def _to_plan(profile: Profile, deployment_pk: str | None) -> Deployment | None:

@@ -10,6 +10,7 @@ from django.test import Client
 
 from deployments.models import Profile
 from tests.factories import (
+    make_deployment,
     make_profile,
     make_revision,
 )
@@ -94,6 +95,32 @@ def test_a_change_makes_a_new_revision(client_of: ClientOf, administrator: User,
     client.post(path, {"command": "python -m sglang.launch_server --port 30000 --tp 8", "notes": "eight cards"})
     assert [revision.number for revision in profile.revisions.all()] == [2, 1]
     assert profile.newest.notes == "eight cards"
+
+
+def test_a_form_that_is_saved_as_it_was_makes_no_revision(client_of: ClientOf, administrator: User) -> None:
+    profile = make_profile()
+    make_revision(
+        profile, argv=["python", "-m", "x.launch_server", "--name", "two words"], env={"A": "1"}, workdir="/w"
+    )
+    client = client_of(administrator)
+    path = f"/profiles/{profile.pk}/revise/?from=2"
+    form = client.get(path).context["form"]
+    as_it_was = {name: form[name].value() or "" for name in form.fields}
+    page = client.post(path, as_it_was, follow=True).content.decode()
+    assert "Nothing was changed, so no revision was made" in page and profile.revisions.count() == 2
+    for change in ({"notes": "for the fair"}, {"env": "A=2"}):
+        client.post(path, as_it_was | change)
+    assert profile.revisions.count() == 4, "a note is a change too"
+
+
+def test_what_was_not_changed_can_still_be_planned(client_of: ClientOf, administrator: User) -> None:
+    deployment = make_deployment()
+    client = client_of(administrator)
+    path = f"/profiles/{deployment.profile_id}/revise/?from=1&plan={deployment.pk}"
+    form = client.get(path).context["form"]
+    answer = client.post(path, {name: form[name].value() or "" for name in form.fields})
+    assert answer["Location"] == f"/deployments/{deployment.pk}/restart/?revision=1"
+    assert deployment.profile.revisions.count() == 1
 
 
 def test_two_revisions_compare_flag_by_flag(client_of: ClientOf, viewer: User) -> None:
