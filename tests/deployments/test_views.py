@@ -96,6 +96,14 @@ def test_who_may_share_the_cards_is_chosen_once_for_both(client_of: ClientOf, ad
     assert not embedder.shares_with.exists()
 
 
+def test_a_neighbour_with_many_cards_wraps_on_a_phone(client_of: ClientOf, administrator: User) -> None:
+    host = make_host()
+    make_deployment(host=host, gpus=[make_gpu(host) for _ in range(8)])
+    page = client_of(administrator).get("/deployments/new/").content.decode()
+    classes = page.partition(f">{host}, GPU 0")[0].rpartition('class="')[2]
+    assert "small" in classes and "num" not in classes, "that class keeps a text on one line"
+
+
 @pytest.mark.parametrize("entry", ["Xorg", "root:", ":Xorg", "root: Xorg"])
 def test_a_program_that_may_share_the_cards_is_named_with_its_user(
     client_of: ClientOf, administrator: User, entry: str
