@@ -234,14 +234,21 @@ class DeploymentForm(forms.ModelForm):
         return entries
 
     def clean(self) -> dict[str, Any]:
-        """Keep only cards of the chosen host: another host's boxes may still be ticked behind it."""
+        """Keep only cards of the chosen host and neighbours on its machine: others may still be ticked behind it."""
         cleaned = super().clean() or self.cleaned_data
         host = cleaned.get("host")
         own = {gpu.uuid for gpu in self.all_gpus if host and gpu.host_id == host.pk}
         cleaned["gpus"] = [uuid for uuid in cleaned.get("gpus", []) if uuid in own]
+        if host and "shares_with" in cleaned:
+            cleaned["shares_with"] = [other for other in cleaned["shares_with"] if _same_machine(other, host)]
         if host and own and not cleaned["gpus"]:
             self.add_error("gpus", f"Tick the cards of {host} that the server uses.")
         return cleaned
+
+
+def _same_machine(other: Deployment, host: Host) -> bool:
+    place = other.placements.select_related("host__via").first()
+    return place is not None and place.host.machine == host.machine
 
 
 class JobForm(forms.Form):

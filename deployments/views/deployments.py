@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -80,12 +82,17 @@ def _form(request: HttpRequest, form: DeploymentForm, *, status: int = 200, **mo
     by_host: dict[Host, list[Any]] = {}
     for gpu in form.all_gpus:
         by_host.setdefault(gpu.host, []).append(gpu)
+    hosts = _by_machine()
+    neighbours = _neighbours(form, hosts)
+    with_neighbours = {neighbour.hosts for neighbour in neighbours}
+    lonely = [listed for listed in map(_listed, hosts.values()) if listed not in with_neighbours]
     context = {
         "form": form,
         "deployment": form.instance,
         "cards": by_host.items(),
         "ticked": form["gpus"].value() or [],
-        "neighbours": _neighbours(form),
+        "neighbours": neighbours,
+        "lonely_hosts": "|".join(lonely),
         "has_revisions": Revision.objects.exists(),
         "has_hosts": Host.objects.exists(),
         **more,
@@ -93,18 +100,41 @@ def _form(request: HttpRequest, form: DeploymentForm, *, status: int = 200, **mo
     return render(request, "deployments/deployment_form.html", context, status=status)
 
 
-def _neighbours(form: DeploymentForm) -> list[tuple[Deployment, str, bool]]:
-    """Each other deployment with its cards in words, and whether it is ticked."""
+@dataclass(frozen=True)
+class Neighbour:
+    """Another deployment that may share cards. ``hosts``: those of its machine, as fields.js reads them."""
+
+    deployment: Deployment
+    where: str
+    hosts: str
+    ticked: bool
+
+
+def _neighbours(form: DeploymentForm, hosts: dict[int, list[int]]) -> list[Neighbour]:
+    """Each other deployment with its cards in words, and whether it is ticked. ``hosts`` by their machine."""
     labels = {gpu.uuid: f"GPU {gpu.index}" for gpu in form.all_gpus}
     ticked = {str(pk) for pk in form["shares_with"].value() or []}
-    others = Deployment.objects.exclude(pk=form.instance.pk).prefetch_related("placements__host")
+    others = Deployment.objects.exclude(pk=form.instance.pk).prefetch_related("placements__host__via")
     found = []
     for other in others:
         place = next(iter(other.placements.all()), None)
         if place is not None:
             cards = ", ".join(sorted(labels[uuid] for uuid in place.gpu_uuids if uuid in labels))
-            found.append((other, f"{place.host}{f', {cards}' if cards else ''}", str(other.pk) in ticked))
+            where = f"{place.host}{f', {cards}' if cards else ''}"
+            found.append(Neighbour(other, where, _listed(hosts[place.host.machine.pk]), str(other.pk) in ticked))
     return found
+
+
+def _by_machine() -> dict[int, list[int]]:
+    """The hosts that use the cards of each machine: itself, and its containers."""
+    found: dict[int, list[int]] = {}
+    for host in Host.objects.select_related("via"):
+        found.setdefault(host.machine.pk, []).append(host.pk)
+    return found
+
+
+def _listed(hosts: Iterable[int]) -> str:
+    return "|".join(str(pk) for pk in hosts)
 
 
 @require_GET

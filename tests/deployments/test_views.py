@@ -96,6 +96,27 @@ def test_who_may_share_the_cards_is_chosen_once_for_both(client_of: ClientOf, ad
     assert not embedder.shares_with.exists()
 
 
+def test_only_who_uses_cards_of_the_same_machine_can_share_them(client_of: ClientOf, administrator: User) -> None:
+    node, other, alone = make_host(), make_host(), make_host()
+    container = make_host(transport="pct", via=node, vmid=129, address="")
+    near = make_deployment(host=container, gpus=[make_gpu(container, uuid="GPU-same")])
+    far = make_deployment(host=other)
+    gpu = make_gpu(node, uuid="GPU-same")
+    client = client_of(administrator)
+    page = client.get("/deployments/new/").content.decode()
+
+    def shown_for(what: str) -> str:
+        return page.partition(what)[0].rpartition('data-shows-for="host=')[2].partition('"')[0]
+
+    assert set(shown_for(f'name="shares_with" value="{near.pk}"').split("|")) == {str(node.pk), str(container.pk)}
+    assert shown_for(f'name="shares_with" value="{far.pk}"') == str(other.pk)
+    assert shown_for("No other deployment is on the machine") == str(alone.pk)
+    form = _deployment_form(host=node.pk, revision=make_profile().newest.pk, gpus=[gpu.uuid])
+    assert client.post("/deployments/new/", form | {"shares_with": [near.pk, far.pk]}).status_code == 302
+    chat = Deployment.objects.get(name="chat")
+    assert list(chat.shares_with.all()) == [near], "what is ticked behind another host does not count"
+
+
 def test_a_neighbour_with_many_cards_wraps_on_a_phone(client_of: ClientOf, administrator: User) -> None:
     host = make_host()
     make_deployment(host=host, gpus=[make_gpu(host) for _ in range(8)])
