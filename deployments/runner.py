@@ -33,7 +33,7 @@ from deployments.steps.launch import resolve
 from deployments.steps.recipes import WAY_BACK
 from deployments.steps.registry import STEPS
 from hosts import links
-from hosts.transport.base import TransportError
+from hosts.transport.base import CommandTimeout, LinkLost, TransportError
 
 logger = logging.getLogger(__name__)
 
@@ -142,7 +142,7 @@ def _settle(claim: Claim, step: JobStep | None, log: JobLog, error: Exception | 
         case StepFailed():
             _fail(claim, step, log, error)
         case TransportError() if not job.touched:
-            _fail(claim, step, log, StepFailed(str(error), hint=error.hint))
+            _fail(claim, step, log, StepFailed(str(error), hint=_hint_of_a_look(job, error)))
         case TransportError():
             _lose_contact(claim, job, log, step, error)
         case _:
@@ -211,6 +211,13 @@ class Failed:
             JobStep.objects.filter(pk=self.step.pk).update(
                 state=StepState.FAILED, summary=mask_text(self.message), ended_at=timezone.now()
             )
+
+
+def _hint_of_a_look(job: Job, error: TransportError) -> str:
+    """What to do after a look that failed. What broke in its middle may still run there, but changes nothing."""
+    if isinstance(error, LinkLost | CommandTimeout):
+        return f"Only a look at {job.host_name} was running, which changes nothing. Plan the {job.kind} again."
+    return error.hint
 
 
 def _lose_contact(claim: Claim, job: Job, log: JobLog, step: JobStep | None, error: TransportError) -> None:

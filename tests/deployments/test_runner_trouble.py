@@ -36,6 +36,7 @@ def test_a_look_that_breaks_before_anything_was_done_is_a_failure_too(serving: S
     serving.request()
     assert serving.work().state == JobState.FAILED
     assert "Nothing was touched." in serving.job.summary
+    assert "Only a look at" in serving.job.hint and "may still run" not in serving.job.hint
 
 
 @pytest.mark.parametrize("kind", ["stop TERM", "watch", "launch start", "follow"])
