@@ -156,12 +156,12 @@ class Strip:
 
 
 def strip() -> Strip:
-    """A failure of the last day outranks what waits, that outranks lost contact, that outranks progress."""
+    """What waits for a person outranks a failure of the last day, that one lost contact, and that one progress."""
     now = {job.deployment_id: job for job in jobs_now()}
     recent = last_jobs().filter(state__in=BAD_ENDS, ended_at__gt=timezone.now() - RECENT)
     news = [job for job in recent if job.deployment_id not in now]
-    rank = {JobState.WAITING: 0, JobState.UNKNOWN: 1, JobState.RUNNING: 2, JobState.QUEUED: 3}
-    jobs = news + sorted(now.values(), key=lambda job: rank[JobState(job.state)])
+    rank = {JobState.WAITING: 0, JobState.UNKNOWN: 2, JobState.RUNNING: 3, JobState.QUEUED: 4}
+    jobs = sorted([*news, *now.values()], key=lambda job: rank.get(JobState(job.state), 1))
     if not jobs:
         return Strip(None, None, 0)
     return Strip(jobs[0], job_word(jobs[0]), len(jobs) - 1)

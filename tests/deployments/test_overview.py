@@ -95,6 +95,15 @@ def test_a_failure_outranks_progress_on_the_strip(db: None, client_of: ClientOf,
     assert "Restart failed" in strip and "broke" in strip and "1 more" in strip
 
 
+def test_what_waits_for_a_person_outranks_an_old_failure_on_the_strip(
+    db: None, client_of: ClientOf, viewer: User
+) -> None:
+    make_job(make_deployment(name="broke"), state="failed", ended_at=timezone.now())
+    make_gate(make_job(make_deployment(name="waits"), at_step=0, state="waiting"))
+    strip = client_of(viewer).get("/strip/").content.decode()
+    assert "Waiting for approval" in strip and "waits" in strip and "broke" not in strip and "1 more" in strip
+
+
 def test_a_running_job_says_which_step_of_how_many(page: Callable[[], str]) -> None:
     make_job(make_deployment(), at_step=2)
     assert "Restarting 3/6" in page()
