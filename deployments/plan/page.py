@@ -109,7 +109,15 @@ def described(pid: int, facts: HostFacts, serving: Serving) -> dict[str, Any]:
         "since": since_of(process.start_time, facts),
         "gpus": [names[minor] for minor in sorted(files[0]) if minor in names] if files else [],
         "memory_mib": memory_of(facts, [pid]).get(pid),
+        "no_card": _holds_no_card(pid, facts),
     }
+
+
+def _holds_no_card(pid: int, facts: HostFacts) -> bool:
+    """The driver's list does not name it and it has no card's file open, and both were read as a whole."""
+    if isinstance(facts.apps, Unknown) or isinstance(facts.files, Unknown) or facts.files.partial:
+        return False
+    return pid not in {app.pid for app in facts.apps.apps} | {holder.pid for holder in facts.files.holders}
 
 
 def since_of(start_time: int, facts: HostFacts) -> str:

@@ -319,6 +319,18 @@ def test_a_decision_is_shown_as_its_button_said_it(client_of: ClientOf, approver
     assert "The cards are not free</strong>: not answered: the job ended<" in page
 
 
+def test_a_process_without_a_card_has_no_memory_there_rather_than_an_unknown_one(
+    client_of: ClientOf, approver: User
+) -> None:
+    job = _waiting().job
+    process = {"pid": 7, "name": "python3", "user": "root", "since": "", "gpus": [], "memory_mib": None}
+    for no_card, memory in ((True, "none"), (False, "unknown")):
+        Job.objects.filter(pk=job.pk).update(plan={"stops": [{**process, "no_card": no_card}]})
+        page = client_of(approver).get(f"/jobs/{job.pk}/").content.decode()
+        cell = page.partition('data-label="Memory">')[2].partition("</td>")[0]
+        assert memory in cell
+
+
 # --- The job page ---------------------------------------------------------------------------------------------------
 
 

@@ -51,6 +51,12 @@ def blocking(made: Plan) -> list[str]:
     return [warning["text"] for warning in made.data["warnings"] if warning["blocks"]]
 
 
+def test_where_not_all_could_be_read_nobody_is_said_to_hold_no_card() -> None:
+    machine = serving_machine()
+    machine.partial = True
+    assert not any(row["no_card"] for row in plan(machine).data["stops"])
+
+
 def test_where_nobody_can_say_who_holds_the_cards_the_plan_says_what_that_means_and_what_to_do() -> None:
     machine = idle_machine()
     machine.partial = True
@@ -69,6 +75,7 @@ def test_a_clean_restart() -> None:
     assert (worker["user"], worker["gpus"], worker["memory_mib"]) == ("root", ["GPU 0"], 39_000)
     assert worker["since"] == "2026-01-02T01:40:55+00:00", "started 10 s after the boot, 4990 s ago"
     assert data["untouched"] == []
+    assert [row["no_card"] for row in data["stops"]] == [True, False, False, True]
     assert data["flags"] == [
         {"flag": "directory", "running": "not known", "new": "/srv", "proven": None},
         {"flag": "--context-length", "running": None, "new": "131072", "proven": None},
