@@ -162,7 +162,7 @@ def answer_gate(gate: Gate, *, choice: str, comment: str, plan_hash: str, actor:
     if gate.plan_hash and gate.plan_hash != plan_hash:
         raise Refused("The plan has changed since this page was loaded.", hint="Read the new plan, then decide.")
     if option.get("needs_reason") and not comment.strip():
-        raise Refused("This choice needs a reason.", hint="Write down why, in a sentence.")
+        raise Refused(f"“{option['label']}” needs a reason.", hint="Write down why, in a sentence.")
     if len(comment) > LONGEST_COMMENT:
         raise Refused(f"The comment is longer than {LONGEST_COMMENT:,} characters.", hint="Shorten it.")
     name = actor.get_username()

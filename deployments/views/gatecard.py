@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -69,6 +70,12 @@ class GateCard:
     def needs_reason(self) -> bool:
         """One of the reader's choices asks for a reason."""
         return any(choice.needs_reason and not choice.refusal for choice in self.choices)
+
+
+def why_is_missing(gate: Gate, given: Mapping[str, str]) -> bool:
+    """The answer that was given needs a reason and has none; its field is marked then."""
+    option: dict[str, Any] = next((known for known in gate.choices if known["key"] == given["choice"]), {})
+    return bool(option.get("needs_reason")) and not given["comment"].strip()
 
 
 def gate_card(job: Job, *, user: Person) -> GateCard | None:

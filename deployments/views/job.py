@@ -15,7 +15,7 @@ from controlpanel.views.asking import asking
 from deployments import services
 from deployments.models import Gate, Job
 from deployments.views import board
-from deployments.views.gatecard import gate_card
+from deployments.views.gatecard import gate_card, why_is_missing
 from deployments.views.outcome import outcome
 from deployments.views.words import job_word
 
@@ -58,7 +58,8 @@ def answer(request: HttpRequest, pk: int, gate_pk: int) -> HttpResponse:
         _check_name(request, gate, choice=given["choice"])
         services.answer_gate(gate, **given, **asking(request))
     except services.Refused as refused:
-        return _page(request, _job(pk), refused=refused, typed=given, status=409)
+        typed = {**given, "why_is_missing": why_is_missing(gate, given)}
+        return _page(request, _job(pk), refused=refused, typed=typed, status=409)
     return redirect("deployments:job", pk=pk)
 
 

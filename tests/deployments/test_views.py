@@ -306,6 +306,20 @@ def test_evidence_and_choices_are_text_and_never_markup(client_of: ClientOf, app
     assert "<script>alert" not in page and "&lt;script&gt;alert(1)" in page and "Kill &lt;x&gt;" in page
 
 
+def test_a_choice_without_its_reason_is_named_and_its_field_is_marked(client_of: ClientOf, approver: User) -> None:
+    gate = _waiting()
+    gate.choices = [make_choice("again"), make_choice("leave", label="Leave it stopped", needs_reason=True)]
+    gate.kind, gate.plan_hash = "not free", ""
+    gate.save()
+    client = client_of(approver)
+    path = f"/jobs/{gate.job_id}/gates/{gate.pk}/"
+    assert "is-invalid" not in client.get(f"/jobs/{gate.job_id}/").content.decode()
+    page = client.post(path, {"choice": "leave", "comment": " "}).content.decode()
+    assert "“Leave it stopped” needs a reason." in page and f'id="others-{gate.pk}" open>' in page
+    field = page.partition('id="gate-comment"')[0].rpartition("<")[2] + page.partition('id="gate-comment"')[2][:200]
+    assert "is-invalid" in field and "autofocus" in field
+
+
 def test_a_decision_is_shown_as_its_button_said_it(client_of: ClientOf, approver: User) -> None:
     gate = _waiting()
     gate.choices = [make_choice("again", label="Look again"), make_choice("leave", label="Leave it stopped")]
