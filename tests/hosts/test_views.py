@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 
 import pytest
 from django.contrib.auth.models import User
@@ -169,6 +170,15 @@ def test_findings_come_with_their_fix_and_as_a_part_of_their_own(client_of: Clie
     assert client_of(viewer).get(f"/hosts/{host.pk}/part/nonsense/").status_code == 404
 
 
+def test_a_test_says_of_which_moment_its_findings_are(client_of: ClientOf, viewer: User) -> None:
+    host = make_host()
+    at = timezone.now() - timedelta(hours=3)
+    make_host_test(host, requested_at=at, started_at=at, finished_at=at, findings=[])
+    part = client_of(viewer).get(f"/hosts/{host.pk}/part/test/").content.decode()
+    said = part.partition("This was seen at")[2]
+    assert at.strftime("%H:%M:%S</time>") in said.partition(";")[0] and "until the next test" in said
+
+
 def test_a_number_that_was_not_read_is_unknown_and_never_zero(client_of: ClientOf, viewer: User) -> None:
     host = make_host()
     make_gpu(host, used_mib=None, unread_reason="nvidia-smi did not answer")
@@ -193,7 +203,7 @@ def test_an_administrator_writes_a_baseline(client_of: ClientOf, administrator: 
     gpu.refresh_from_db()
     assert (gpu.baseline_mib, gpu.baseline_by) == (700, "administrator")
     page = client.get(f"/hosts/{host.pk}/").content.decode()
-    assert "When free: 700 MiB, written by administrator" in page
+    assert "Baseline (in use when nobody holds the card): 700 MiB, written by administrator" in page
 
 
 def test_who_may_not_edit_sees_the_baseline_only(client_of: ClientOf, approver: User) -> None:
