@@ -65,10 +65,13 @@ def _load(machine: Host) -> str:
 
 
 def fault(directory: Path, *, name: str, verb: str, words: Sequence[str]) -> int:
-    """Let one machine (or container, by number) have a fault. Raises UsageError."""
+    """Let one machine (or container, by number) have a fault; `help` lists them. Raises UsageError."""
+    if verb == "help":
+        print("\n".join(help_lines()))
+        return 0
     fleet = Fleet.attach(directory)
     if verb not in verbs():
-        raise UsageError(f"No fault is called {verb}. There are: {', '.join(verbs())}.")
+        raise UsageError(f"No fault is called {verb}. `python -m lab fault {name} help` lists them.")
     machine = _find(fleet, name)
     if isinstance(machine, Container) != verb.startswith("ct-"):
         raise UsageError(f"{verb} is for {'a container, by number' if verb.startswith('ct-') else 'a host, by name'}.")
@@ -79,6 +82,24 @@ def fault(directory: Path, *, name: str, verb: str, words: Sequence[str]) -> int
         raise UsageError(f"{verb}: {error}.") from error
     act(machine, *words)
     return 0
+
+
+def help_lines() -> list[str]:
+    """A line a fault: its name with its arguments (those in brackets may be left out), and what it does."""
+    lines = []
+    for verb in verbs():
+        act = getattr(Faults, verb.replace("-", "_"))
+        arguments = list(inspect.signature(act).parameters.values())[2:]  # after self and the machine
+        said = " ".join((inspect.getdoc(act) or "").partition("\n\n")[0].split()).partition(". ")[0].rstrip(".")
+        lines.append(f"{' '.join([verb, *map(_in_words, arguments)]):<42} {said}".rstrip())
+    return lines
+
+
+def _in_words(argument: inspect.Parameter) -> str:
+    name = argument.name.upper().replace("_", "-")
+    if argument.kind == inspect.Parameter.VAR_POSITIONAL:
+        return f"{name}..."
+    return name if argument.default is inspect.Parameter.empty else f"[{name}]"
 
 
 def _find(fleet: Fleet, name: str) -> Host | Container:

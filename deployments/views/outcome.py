@@ -7,11 +7,12 @@ from typing import Any
 from django.urls import reverse
 
 from deployments.flags import in_effect
-from deployments.lifecycle import JobState
+from deployments.lifecycle import JobState, StepState
 from deployments.models import Job, Launch, LogChunk
-from hosts.models import Gpu
+from hosts.models import Gpu, Host
 
 FAILED = (JobState.FAILED, JobState.ERRORED)
+LAUNCHES = ("launch", "check")  # the steps in which the flags show whether they are right
 
 
 def outcome(job: Job) -> dict[str, Any]:
@@ -26,6 +27,7 @@ def outcome(job: Job) -> dict[str, Any]:
         "succeeded": job.state == JobState.SUCCEEDED,
         "diagnosis_link": _line_link(job) if failed else "",
         "proven": proven,
+        "look_first": _host_to_look_at(job) if failed else None,
         "plan_again": _plan_again(job),
         "missed": not job.is_active and job.state != JobState.SUCCEEDED,
         "retry_proven": failed and proven is not None,
@@ -33,6 +35,14 @@ def outcome(job: Job) -> dict[str, Any]:
         "memory": _memory(launch) if launch else [],
         "is_proven": bool(launch and proven and launch.revision_id == proven.pk),
     }
+
+
+def _host_to_look_at(job: Job) -> Host | None:
+    """The host, where the job failed before anything was launched: no flag is to blame for what stands in its way."""
+    step = next((step for step in job.steps.all() if step.state == StepState.FAILED), None)
+    if step is None or step.name in LAUNCHES:
+        return None
+    return Host.objects.filter(name=job.host_name).first()
 
 
 def _plan_again(job: Job) -> str:

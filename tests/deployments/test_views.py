@@ -390,6 +390,17 @@ def test_a_failure_leads_to_the_next_try(
     assert seen == {administrator: [True, True], operator: [True, False], viewer: [False, False]}
 
 
+@pytest.mark.parametrize(("step", "first"), [(0, "Look at"), (3, "Look at"), (4, "Edit the flags"), (5, "Edit the")])
+def test_what_failed_before_the_launch_leads_to_the_host_first(
+    client_of: ClientOf, administrator: User, step: int, first: str
+) -> None:
+    job = make_job(make_deployment(), at_step=step, failed=True, state="failed", ended_at=timezone.now())
+    page = client_of(administrator).get(f"/jobs/{job.pk}/").content.decode()
+    actions = page.partition('<div class="actions mt-3">')[2].partition("</div>")[0]
+    assert first in actions.partition("</a>")[0] and actions.count("Plan the restart again") == 1
+    assert "Edit the flags" in actions, "a path that is not there is a flag, and is found before the launch"
+
+
 def test_edited_flags_go_straight_to_the_plan_of_their_restart(client_of: ClientOf, administrator: User) -> None:
     deployment = make_deployment()
     client = client_of(administrator)

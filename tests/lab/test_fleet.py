@@ -268,7 +268,7 @@ def test_ssh_and_faults_from_a_second_shell(demo: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (("fault", "gpu1", "explode"), "No fault is called explode. There are: link-down, "),
+        (("fault", "gpu1", "explode"), "No fault is called explode. `python -m lab fault gpu1 help` lists them."),
         (("fault", "gpu9", "reboot"), "No machine is called gpu9. There are: gpu1, gpu2, pve."),
         (("fault", "gpu1", "ct-stop"), "ct-stop is for a container, by number."),
         (("fault", "gpu1", "gpu-leak", "0"), "gpu-leak: missing a required argument: 'mib'."),
