@@ -33,7 +33,7 @@ class Word:
 
 
 def job_word(job: Job) -> Word:
-    """What the job is doing now, or how it ended. Reads ``job.steps`` (prefetch it for lists)."""
+    """What the job is doing now, or how it ended. Reads ``job.steps`` and ``job.gates`` (prefetch them for lists)."""
     if job.state == JobState.RUNNING:
         steps = list(job.steps.all())
         return Word("job", job.state, f"{DOING[JobKind(job.kind)]}{_progress(steps)}")
@@ -41,9 +41,17 @@ def job_word(job: Job) -> Word:
         gate = next((gate for gate in job.gates.all() if gate.answered_at is None), None)
         approval = gate is None or gate.kind == "plan"
         return Word("job", job.state, "Waiting for approval" if approval else "Waiting for a decision")
+    if job.state == JobState.FAILED and _was_left(job):
+        return Word("job", job.state, "Ended by a decision")
     if job.state == JobState.FAILED:
         return Word("job", job.state, f"{job.get_kind_display()} failed")
     return Word("job", job.state, "")
+
+
+def _was_left(job: Job) -> bool:
+    """A person chose to leave things as they were, and that was the last decision."""
+    answered = [gate for gate in job.gates.all() if gate.answered_at is not None]
+    return bool(answered) and answered[-1].answer == "leave"
 
 
 def _progress(steps: list[JobStep]) -> str:

@@ -306,6 +306,24 @@ def test_evidence_and_choices_are_text_and_never_markup(client_of: ClientOf, app
     assert "<script>alert" not in page and "&lt;script&gt;alert(1)" in page and "Kill &lt;x&gt;" in page
 
 
+def test_what_was_left_stopped_ended_by_a_decision_and_promises_no_way_back(
+    client_of: ClientOf, approver: User
+) -> None:
+    gate = _waiting()
+    Job.objects.update(way_back=True)
+    client = client_of(approver)
+    page = client.get(f"/jobs/{gate.job_id}/").content.decode()
+    assert "If the launch or the check fails</dt><dd>what was serving is started again" in page
+    now = timezone.now()
+    Gate.objects.update(answer="leave", answered_at=now, choices=[make_choice("leave", label="Leave it stopped")])
+    Job.objects.update(state="failed", ended_at=now, summary="ada decided to leave chat stopped. chat is down.")
+    page = client.get(f"/jobs/{gate.job_id}/").content.decode()
+    assert "Ended by a decision" in page and "Restart failed" not in page
+    assert "is started again" not in page
+    Gate.objects.update(answer="again")
+    assert "Restart failed" in client.get(f"/jobs/{gate.job_id}/").content.decode()
+
+
 def test_a_choice_without_its_reason_is_named_and_its_field_is_marked(client_of: ClientOf, approver: User) -> None:
     gate = _waiting()
     gate.choices = [make_choice("again"), make_choice("leave", label="Leave it stopped", needs_reason=True)]
