@@ -169,7 +169,7 @@ def _faults(seen: Condition) -> tuple[list[str], list[Reason]]:
     notes: list[tuple[Rank, str]] = []
     reasons: list[tuple[Rank, Reason]] = []
     for fault, words, needed in _fatal(seen.faults or ()):
-        said = f"The kernel's log has a fault of {seen.label} (Xid {fault.code}, {_ago(fault.age)}): {words}."
+        said = f"The kernel's log has a fault of {seen.label} (Xid {fault.code}, {_before(fault.age)}): {words}."
         rank = (needed == Recovery.REBOOT, fault.code != RECOVERY_CHANGED, -fault.age)
         over = _why_over(seen, fault)
         if over:
@@ -223,12 +223,15 @@ def _new_action(text: str) -> Recovery:
     return known.get(number, Recovery.RESET)
 
 
-def _ago(seconds: float) -> str:
+def _before(seconds: float) -> str:
+    """How long before the look: the sentence is stored, so that an age would grow wrong."""
     if seconds < 120:
-        return "just now"
+        return "less than 2 minutes before this look"
     if seconds < 7200:
-        return f"{seconds / 60:.0f} minutes ago"
-    return f"{seconds / 3600:.0f} hours ago" if seconds < 2 * 86400 else f"{seconds / 86400:.0f} days ago"
+        length = f"{seconds / 60:.0f} minutes"
+    else:
+        length = f"{seconds / 3600:.0f} hours" if seconds < 2 * 86400 else f"{seconds / 86400:.0f} days"
+    return f"{length} before this look"
 
 
 def _files(seen: Condition) -> tuple[Reason, ...]:

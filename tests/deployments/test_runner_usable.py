@@ -15,7 +15,9 @@ from tests.deployments.support import Story
 pytestmark = pytest.mark.django_db
 
 XID = "[ 5000.000000] NVRM: Xid (PCI:0000:00:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
-FALLEN_OFF = "The kernel's log has a fault of GPU 0 (Xid 79, just now): it has fallen off the bus."
+FALLEN_OFF = (
+    "The kernel's log has a fault of GPU 0 (Xid 79, less than 2 minutes before this look): it has fallen off the bus."
+)
 
 
 def row(story: Story) -> Check:

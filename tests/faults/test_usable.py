@@ -60,7 +60,7 @@ def files(fleet: Fleet, place: Place) -> None:
 @pytest.mark.parametrize(
     ("break_it", "text", "todo"),
     [
-        (xid, "(Xid 79, just now): it has fallen off the bus", "Reboot {node}."),
+        (xid, "(Xid 79, less than 2 minutes before this look): it has fallen off the bus", "Reboot {node}."),
         (reset, "GPU 0 waits for a reset", "reset it as root on {node}"),
         (lost, "GPU 0 is lost", "Reboot {node}."),
         (fabric, "GPU 0 has not joined its NVLink fabric", "systemctl start nvidia-fabricmanager"),

@@ -46,13 +46,17 @@ SURE = {
     "drain": (replace(HEALTHY, needs=Recovery.DRAIN), "waits for a reset", "End the programs on it"),
     "fallen off": (
         replace(HEALTHY, faults=(fault(79),)),
-        "(Xid 79, 10 minutes ago): it has fallen off",
+        "(Xid 79, 10 minutes before this look): it has fallen off",
         "Reboot gpu1.",
     ),
-    "memory": (replace(HEALTHY, faults=(fault(48, 5),)), "(Xid 48, just now): memory errors", RESET),
+    "memory": (
+        replace(HEALTHY, faults=(fault(48, 5),)),
+        "(Xid 48, less than 2 minutes before this look): memory errors",
+        RESET,
+    ),
     "the driver's own word in the log": (
         replace(HEALTHY, faults=(changed("0x2 (OS Reboot)", 5),)),
-        "(Xid 154, just now)",
+        "(Xid 154, less than 2 minutes before this look)",
         "Reboot gpu1.",
     ),
     "one file": (
