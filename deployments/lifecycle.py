@@ -79,6 +79,7 @@ class EffectKind(StrEnum):
     """What was done on a host, as it is shown and looked for."""
 
     WATCH = "watch"
+    TAKE_CARDS = "take cards"
     SIGNAL_TERM = "signal TERM"
     SIGNAL_KILL = "signal KILL"
     NODE_KILL = "signal KILL from the node"

@@ -21,6 +21,10 @@ Links = Callable[[Host], contextlib.AbstractContextManager[Transport]]
 TIMEOUT_SECONDS = 30.0
 
 
+class LocksRefused(TransportError):
+    """The machine answers, but cannot write a lock."""
+
+
 @dataclass(frozen=True)
 class LockedByOther:
     """Somebody else works on a card: who, with what, since when."""
@@ -60,7 +64,7 @@ def locked_by(said: Said) -> LockedByOther:
 def take_cards(job: Job, *, fence: int, links: Links, tick: Callable[[], None]) -> LockedByOther | None:
     """Lock the cards on the machine; returns who has one of them if somebody else does.
 
-    Raises LeaseLost when a newer worker is there, TransportError when the machine cannot do it.
+    Raises LeaseLost when a newer worker is there, LocksRefused when the machine cannot do it, TransportError.
     """
     said = _run(job, "take", fence=fence, links=links, tick=tick)
     return next((locked_by(line) for line in said if line.word == "locked"), None)
@@ -81,5 +85,5 @@ def _run(job: Job, mode: str, *, fence: int, links: Links, tick: Callable[[], No
         if line.word == "fenced" and mode == "take":
             raise LeaseLost
         if line.word == "refused":
-            raise TransportError(f"The card locks on {machine} could not be changed: {line.text}.")
+            raise LocksRefused(f"The card locks on {machine} could not be changed: {line.text}.")
     return said

@@ -24,8 +24,14 @@ is_taken() {
     return 1
 }
 
+# Another has one of the cards: what this very call has taken is given back. What an earlier one took stays.
+give_back() {
+    [ -z "$TAKEN" ] || rm -f $TAKEN
+}
+
 take_locks() {
     lock_places
+    TAKEN=''
     for CARD in $CARDS; do
         is_taken "$CARD" && continue
         for FILE in "/run/lock/relaunch/$CARD" "/tmp/relaunch-locks/$CARD"; do
@@ -33,11 +39,12 @@ take_locks() {
             [ -e "$FILE" ] || continue
             read -r HELD 2> /dev/null < "$FILE" || HELD=''
             # A lock is linked into its place whole; an empty one was left by a full disk or a power cut.
-            [ -z "$HELD" ] || is_ours "$HELD" || { say locked "$CARD" "$HELD"; exit 0; }
+            [ -z "$HELD" ] || is_ours "$HELD" || { give_back; say locked "$CARD" "$HELD"; exit 0; }
             rm -f "$FILE"
         done
         if ! (umask 022; printf '%s\n' "$HOLDER" > "$PLACE/.$CARD.$$" && ln "$PLACE/.$CARD.$$" "$PLACE/$CARD") 2> /dev/null; then
             rm -f "$PLACE/.$CARD.$$"
+            give_back
             HELD=''
             read -r HELD 2> /dev/null < "$PLACE/$CARD"
             [ -n "$HELD" ] || refuse "cannot write below $PLACE: the disk may be full"
@@ -45,6 +52,7 @@ take_locks() {
             exit 0
         fi
         rm -f "$PLACE/.$CARD.$$"
+        TAKEN="$TAKEN $PLACE/$CARD"
     done
 }
 

@@ -13,9 +13,10 @@ from deployments.models import JobStep, Launch
 from deployments.plan.cards import CARDS_VARIABLE
 from deployments.plan.collect import cards_of, measured_needs
 from deployments.remote import run as remote
-from deployments.remote.locks import lock_values, locked_by, take_cards
+from deployments.remote.locks import lock_values, locked_by
 from deployments.remote.script import Said, Script, wrapper
 from deployments.steps.base import StepContext, StepFailed
+from deployments.steps.node_locks import lock_on_node
 from hosts.transport.base import TransportError
 
 TIMEOUT_SECONDS = 45.0
@@ -100,9 +101,7 @@ def _send(ctx: StepContext, row: Launch, *, mode: str) -> list[Said]:
         raise StepFailed("The revision of this launch is gone.")
     on_node = ctx.host.machine != ctx.host
     if mode == "start" and on_node:
-        other = take_cards(ctx.job, fence=ctx.claim.fence, links=ctx.links, tick=ctx.tick)
-        if other is not None:
-            raise StepFailed(str(other), hint="Wait for that job, or ask that person.")
+        lock_on_node(ctx)
     effect = ctx.effect(
         {"start": EffectKind.LAUNCH, "look": EffectKind.LOOK_FOR_LAUNCH}.get(mode, EffectKind.GIVE_UP_LAUNCH),
         command=row.revision.command_line,

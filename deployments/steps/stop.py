@@ -28,10 +28,10 @@ from deployments.models import Launch
 from deployments.plan.cards import pids_inside
 from deployments.plan.collect import look_at_node
 from deployments.plan.plan import Plan
-from deployments.remote.locks import take_cards
 from deployments.steps import confirm_managed, signals
 from deployments.steps.approval import answer_stands, why_it_does_not_count
 from deployments.steps.base import GateOpened, StepContext, StepFailed
+from deployments.steps.node_locks import lock_on_node
 from deployments.steps.plan import approve_anew_if_stale, make
 from deployments.steps.signals import Living, Order
 from hosts.probe.frames import Unknown
@@ -160,7 +160,7 @@ def _signal(ctx: StepContext, record: Record, rung: Rung, targets: tuple[Who, ..
         ctx.say(f"Sending SIG{rung} to {' '.join(str(pid) for pid, _ in targets)}; waiting up to {seconds:.0f} s.")
     kind = EffectKind.MANAGER_STOP if through else EffectKind(f"signal {rung}")
     if _is_container(ctx) and rung == Rung.TERM:
-        _lock_on_node(ctx)
+        lock_on_node(ctx, nothing_done="Nothing was stopped.")
     order = Order(
         kind,
         ctx.host,
@@ -174,12 +174,6 @@ def _signal(ctx: StepContext, record: Record, rung: Rung, targets: tuple[Who, ..
         take_cards=not _is_container(ctx),
     )
     return _send(ctx, order, climbed=rung)
-
-
-def _lock_on_node(ctx: StepContext) -> None:
-    other = take_cards(ctx.job, fence=ctx.claim.fence, links=ctx.links, tick=ctx.tick)
-    if other is not None:
-        raise StepFailed(f"{other} Nothing was stopped.", hint="Wait for that job, or ask that person.")
 
 
 def _send(ctx: StepContext, order: Order, *, climbed: Rung | None = None) -> Living:

@@ -80,6 +80,8 @@ class FakeHost:
     """What manager.sh says, by kind of manager."""
     fence: int = 0
     locked_by: str = ""
+    told_of_locks: list[str] = field(default_factory=list)
+    """What taking the locks says instead of that they were taken."""
     launches: dict[str, str] = field(default_factory=dict)
     sent: list[str] = field(default_factory=list)
     before: dict[str, Callable[[], None]] = field(default_factory=dict)
@@ -162,7 +164,7 @@ class FakeHost:
         return self.told.get(values["KIND"], [])
 
     def _locks(self, values: dict[str, str]) -> list[str]:
-        return [values["MODE"]]
+        return self.told_of_locks if self.told_of_locks and values["MODE"] == "take" else [values["MODE"]]
 
     def _stop(self, values: dict[str, str]) -> list[str]:
         lines: list[str] = []

@@ -274,3 +274,29 @@ def test_where_the_node_cannot_be_seen_a_shared_card_is_not_called_free(beside: 
     story.host.after["stop TERM"] = blind
     assert story.work().state == JobState.WAITING
     assert story.gate.title == "Whether the cards are free could not be measured"
+
+
+def test_locks_on_the_node_are_recorded_first_and_given_back_when_another_has_a_card(container: Container) -> None:
+    story = container.story
+    story.request()
+    story.approve()
+    container.node.sent.clear()
+    container.node.locked_by = "other|7|3|eve|t"
+    known: list[tuple[str, bool]] = []
+    container.node.before["locks take"] = lambda: known.extend(Effect.objects.values_list("kind", "job__touched"))
+    assert story.work().state == JobState.FAILED
+    assert known == [(EffectKind.TAKE_CARDS, True)]
+    effect = Effect.objects.get()
+    assert effect.finished_at is not None and "locked by eve" in effect.outcome
+    assert "locked by eve" in story.job.summary and "Nothing was stopped." in story.job.summary
+    assert container.node.sent[-1] == "locks release"
+
+
+def test_a_node_that_cannot_write_the_locks_ends_the_job_and_nothing_is_stopped(container: Container) -> None:
+    story = container.story
+    story.request()
+    story.approve()
+    container.node.told_of_locks = ["refused cannot write below /tmp: the disk may be full"]
+    assert story.work().state == JobState.FAILED, story.job.summary
+    assert "the disk may be full" in story.job.summary and len(story.host.machine.procs) == 4
+    assert Effect.objects.get().finished_at is not None

@@ -85,3 +85,16 @@ def test_an_older_worker_neither_takes_nor_gives_back(host: Host, cards: list[st
 def test_a_lock_without_a_word_is_still_a_lock() -> None:
     told = str(locked_by(Said("locked", ("GPU-1",))))
     assert "somebody" in told and "unknown time" in told
+
+
+def test_what_this_call_has_taken_is_given_back_when_another_has_the_second_card(host: Host, cards: list[str]) -> None:
+    locks(host, "take", cards[1:], THEIRS)
+    assert "locked" in words(locks(host, "take", cards))
+    assert [held(card) for card in cards] == [[], [THEIRS]]
+
+
+def test_what_an_earlier_call_of_the_job_has_taken_stays(host: Host, cards: list[str]) -> None:
+    locks(host, "take", cards[:1])
+    locks(host, "take", cards[1:], THEIRS)
+    assert "locked" in words(locks(host, "take", cards))
+    assert [held(card) for card in cards] == [[OURS], [THEIRS]], "the job's end gives it back"
