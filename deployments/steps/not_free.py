@@ -241,6 +241,7 @@ def _choices(ctx: StepContext, seen: Round, again: _Again) -> list[dict[str, Any
         "label": "Kill what is left over from the old server",
         "action": "confirm_kill",
         "danger": True,
+        "needs_reason": True,
         "detail": f"SIGKILL to exactly {_processes(each.process.pid for each in again.left)}, each if it is still the "
         "same process.",
     }

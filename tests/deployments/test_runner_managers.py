@@ -246,6 +246,7 @@ def test_what_the_old_server_left_behind_is_named_and_killed_only_when_a_person_
     assert "Process 700" in str(serving.gate.evidence) and "got no signal" in str(serving.gate.evidence)
     keys = [choice["key"] for choice in serving.gate.choices]
     assert "kill_left" in keys and "kill" not in keys, "a kill of its own"
+    assert next(choice for choice in serving.gate.choices if choice["key"] == "kill_left")["needs_reason"]
     assert "come back" not in str(serving.gate.evidence)
     assert signalled(serving) == [[[100, 1000]]]
     serving.answer("kill_left")

@@ -194,6 +194,15 @@ def test_only_the_living_of_this_deployment_that_were_not_recorded_are_left_over
     assert left(machine) == [901], "whenever it has started"
 
 
+@pytest.mark.parametrize("link", [{"group": 100}, {"session": 100}])
+def test_who_was_in_the_servers_group_before_the_plan_is_not_left_over(link: dict[str, int]) -> None:
+    """`serve | relay &`: relay is of the group that the server began, and its owner still needs it."""
+    machine = idle_machine().add(Proc(90, 995, "relay", "python relay.py", **link))  # type: ignore[arg-type]
+    assert left(machine) == []
+    machine.procs[90].start = RECORD.newest + 1 if RECORD.newest else 0
+    assert left(machine) == [90]
+
+
 def test_the_group_of_somebody_who_has_the_old_number_now_is_not_the_servers() -> None:
     machine = idle_machine().add(Proc(100, 8000), replace(WORKER, group=100, session=100, parent=100))
     assert left(machine) == []
