@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from deployments.decisions.stop_ladder import Record
 from deployments.plan.cards import deployment_of
 from deployments.plan.manager import LOGINS, UNIT, Manager, ManagerKind, ancestors, find_manager, waiting
-from deployments.plan.serving import Serving, launches_by_log, marked
+from deployments.plan.serving import Serving, marked
 from hosts.probe.facts import HostFacts
 from hosts.probe.frames import Unknown
 from hosts.probe.processes import Process, ProcessTable
@@ -53,8 +53,7 @@ class Back:
 
 def left_over(facts: HostFacts, stopped: Stopped) -> tuple[Process, ...]:
     """Who belongs to the server that was stopped, and was not recorded: it carries the marker of a launch of this
-    deployment or writes to its log, or is of a group or session that the server's own process began and was not there
-    before (a logger at the end of the server's pipe was, and is nobody's to end).
+    deployment or writes to its log, or is of a group or session that the server's own process began.
     """
     if isinstance(facts.processes, Unknown):
         return ()
@@ -65,11 +64,7 @@ def left_over(facts: HostFacts, stopped: Stopped) -> tuple[Process, ...]:
     # A number is not given away while a group or session has it; whoever has it now has begun his own.
     leader = None if root is None else table.by_pid.get(root[0])
     if root is not None and (leader is None or leader.start_time == root[1]):
-        pids |= {
-            process.pid
-            for process in table.by_pid.values()
-            if root[0] in (process.group, process.session) and not stopped.was_there(process)
-        }
+        pids |= {process.pid for process in table.by_pid.values() if root[0] in (process.group, process.session)}
     found = {process.pid: process for pid in sorted(pids) for process in table.tree(pid)}
     recorded = set(stopped.record.processes)
     return tuple(
@@ -127,7 +122,7 @@ def new_processes(facts: HostFacts, stopped: Stopped, in_the_way: Collection[int
 
 
 def _of_another(facts: HostFacts, table: ProcessTable, process: Process, stopped: Stopped) -> bool:
-    return bool(deployment_of(process, launches_by_log(facts), table, stopped.others))
+    return not isinstance(facts.files, Unknown) and bool(deployment_of(process, facts.files, table, stopped.others))
 
 
 def wanted(facts: HostFacts, stopped: Stopped, in_the_way: Collection[int]) -> frozenset[int]:

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from deployments.decisions.port import Having, PortHolder, PortVerdict, judge
 from deployments.plan.cards import NO_LAUNCHES
-from deployments.plan.serving import launches_by_log
 from deployments.plan.words import command_of, user_of
 from hosts.probe.facts import HostFacts
 from hosts.probe.frames import Unknown
@@ -49,5 +48,5 @@ def _of_socket(facts: HostFacts, socket: Listener | PortSocket, launches: Mappin
         return
     first = min(owners, key=lambda process: (process.start_time, process.pid))
     name = command_of(first, facts.details.get(first.pid))
-    launch = launches_by_log(facts).get(first.pid, "")
+    launch = dict(facts.files.launches).get(first.pid, "")
     yield PortHolder(having, socket.address, first.pid, name, user, launches.get(launch, ""))

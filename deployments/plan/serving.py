@@ -39,10 +39,6 @@ class Serving:
         return frozenset(process.pid for process in self.processes)
 
 
-MAPPED_ROOT = 100_000
-"""Root of a container without privileges, as its node sees it (Proxmox VE's default); only a look from the node asks
-for the numbers that processes have inside.
-"""
 NOTHING = Serving(None, (), "nothing serves")
 
 
@@ -103,28 +99,15 @@ def _user(host: HostIdentity, table: ProcessTable, root: Process | None) -> int 
 def marked(facts: HostFacts, user: int | None) -> Iterator[tuple[int, str]]:
     """(pid, launch) by environment, and by the log that a process writes to.
 
-    Anybody can put our marker into an environment, or write to a file that is called like our log.
+    Anybody can put our marker into an environment, but only ``user`` can write to the log.
     """
     if not isinstance(facts.markers, Unknown) and not isinstance(facts.processes, Unknown):
         for pid, marker in facts.markers.items():
             process = facts.processes.by_pid.get(pid)
             if process is not None and (user is None or process.uid == user):
                 yield pid, marker
-    yield from launches_by_log(facts, user).items()
-
-
-def launches_by_log(facts: HostFacts, user: int | None = None) -> dict[int, str]:
-    """pid -> launch, of those that write to a launch's log and are root's, the login's own or ``user``'s.
-
-    Anybody can make a file of such a name below a directory of his own.
-    """
-    if isinstance(facts.files, Unknown) or isinstance(facts.processes, Unknown):
-        return {}
-    believed = frozenset({0}) if isinstance(facts.host, Unknown) else facts.host.own_uids
-    believed |= {user} if user is not None else set()
-    believed |= set() if isinstance(facts.nspids, Unknown) else {MAPPED_ROOT}
-    table = facts.processes.by_pid
-    return {pid: launch for pid, launch in facts.files.launches if pid in table and table[pid].uid in believed}
+    if not isinstance(facts.files, Unknown):
+        yield from facts.files.launches
 
 
 def _recorded(host: HostIdentity, table: ProcessTable, launch: KnownLaunch) -> Process | None:

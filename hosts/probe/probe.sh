@@ -49,7 +49,6 @@ look_at_host() {
   read -r name </proc/sys/kernel/hostname
   read -r up _ </proc/uptime
   printf 'boot_id %s\nhostname %s\nuptime %s\npid_namespace %s\n' "$boot" "$name" "$up" "$PID_NAMESPACE"
-  [ -z "$SUDO_UID" ] || printf 'login %s\n' "$SUDO_UID"
   tell_lines Uid: </proc/self/status
   tell_lines MemTotal: MemAvailable: </proc/meminfo
   done_with 0

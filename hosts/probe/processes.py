@@ -34,13 +34,6 @@ class HostIdentity:
     uid: int
     memory_total_mib: int | Unknown
     memory_available_mib: int | Unknown
-    login: int | None = None
-    """Whose login it is, where sudo has made it root."""
-
-    @property
-    def own_uids(self) -> frozenset[int]:
-        """Whose processes can be ours: root's, and the login's own."""
-        return frozenset({0, self.uid} | ({self.login} if self.login is not None else set()))
 
 
 @dataclass(frozen=True)
@@ -104,7 +97,6 @@ def parse_host(section: Section) -> HostIdentity | Unknown:
     words = dict(line.split(" ", 1) for line in section.text.splitlines() if " " in line)
     kib = dict(re.findall(r"^(Mem\w+):\s+(\d{1,15}) kB", section.text, re.ASCII | re.M))
     uid = re.search(r"^Uid:\s+\d+\s+(\d{1,10})", section.text, re.ASCII | re.M)
-    login = re.fullmatch(r"\d{1,10}", words.get("login", ""), re.ASCII) if uid and uid.group(1) == "0" else None
     namespace = words.get("pid_namespace", "")
     up = re.fullmatch(r"\d{1,12}(?:\.\d{1,6})?", words.get("uptime", ""), re.ASCII)
     if not BOOT_ID.fullmatch(words.get("boot_id", "")) or not namespace or not up or uid is None:
@@ -117,7 +109,6 @@ def parse_host(section: Section) -> HostIdentity | Unknown:
         uid=int(uid.group(1)),
         memory_total_mib=_kib_as_mib(kib.get("MemTotal")),
         memory_available_mib=_kib_as_mib(kib.get("MemAvailable")),
-        login=int(login.group()) if login else None,
     )
 
 

@@ -1,12 +1,11 @@
 """Who serves: by the launch's record, its marker, or the engine on the port; and never a pid alone."""
 
 from deployments.engines.registry import ENGINES
-from deployments.plan.serving import NOTHING, KnownLaunch, Serving, find_serving, launches_by_log, port_owners
+from deployments.plan.serving import NOTHING, KnownLaunch, Serving, find_serving, port_owners
 from hosts.probe.frames import Unknown
 from tests.deployments.machine import BOOT, OTHER_BOOT, Machine, Proc, idle_machine, serving_machine
 
 LAUNCH = KnownLaunch("abc", BOOT, 100, 1000)
-LOG_LAUNCH = "22222222-2222-2222-2222-222222222222"
 
 
 def find(machine: Machine, launch: KnownLaunch | None = LAUNCH, port: int = 30000) -> Serving | Unknown:
@@ -99,24 +98,3 @@ def test_port_owners() -> None:
     machine.broken["fds"] = None
     assert isinstance(port_owners(machine.facts(), 30000), Unknown)
     assert port_owners(machine.facts(), 1) == frozenset(), "nobody listens: no need to know files"
-
-
-def test_a_log_of_our_name_in_a_strangers_directory_names_nobody() -> None:
-    machine = serving_machine().add(
-        Proc(66, 660, "sleep", uid=1001, log=LOG_LAUNCH), Proc(67, 670, "worker", log=LOG_LAUNCH)
-    )
-    assert pids(find(machine, KnownLaunch(LOG_LAUNCH, BOOT, 100, 1000))) == {100, 101, 102, 103, 67}
-
-
-def test_the_logins_own_log_counts_where_sudo_looks() -> None:
-    machine = serving_machine().add(Proc(67, 670, "worker", uid=1000, log=LOG_LAUNCH))
-    assert launches_by_log(machine.facts()) == {}
-    machine.broken["host"] = f"{machine.sections()['host']}login 1000\n"
-    assert launches_by_log(machine.facts()) == {67: LOG_LAUNCH}
-
-
-def test_the_log_of_a_containers_root_counts_from_its_node_only() -> None:
-    machine = serving_machine().add(Proc(67, 670, "worker", uid=100_000, log=LOG_LAUNCH))
-    assert launches_by_log(machine.facts()) == {67: LOG_LAUNCH}
-    machine.broken["nspids"] = None
-    assert launches_by_log(machine.facts()) == {}
