@@ -64,7 +64,9 @@ def left_over(facts: HostFacts, stopped: Stopped) -> tuple[Process, ...]:
     # A number is not given away while a group or session has it; whoever has it now has begun his own.
     leader = None if root is None else table.by_pid.get(root[0])
     if root is not None and (leader is None or leader.start_time == root[1]):
-        pids |= {process.pid for process in table.by_pid.values() if root[0] in (process.group, process.session)}
+        alike = [each for each in table.by_pid.values() if root[0] in (each.group, each.session)]
+        # Who was there before the stop was approved and is not of the record was no part of what is stopped.
+        pids |= {process.pid for process in alike if not stopped.was_there(process)}
     found = {process.pid: process for pid in sorted(pids) for process in table.tree(pid)}
     recorded = set(stopped.record.processes)
     return tuple(
