@@ -1,5 +1,6 @@
 """The forms of signing in, and what all forms check alike."""
 
+import re
 from typing import Any
 
 from django import forms
@@ -7,12 +8,26 @@ from django.contrib.auth import password_validation
 from django.contrib.auth.models import User
 from django.contrib.auth.validators import ASCIIUsernameValidator
 
+PLAIN_NUMBER = re.compile(r"-?[0-9]{1,19}", re.ASCII)
+
 
 def readable(name: str) -> str:
     """Return a name as it is. Raises ValidationError where letters do not show, so that two could look alike."""
     if not name.isprintable():
         raise forms.ValidationError("The name holds letters that do not show (a line break, a mark of direction …).")
     return name
+
+
+class PlainIntegerField(forms.IntegerField):
+    """A whole number as digits 0 to 9, with a minus at most: what Python would take besides (٦٤, 1_0, 64.0, +64) is
+    refused, for whoever reads it may mean something else."""
+
+    def to_python(self, value: Any) -> int | None:
+        """Raises ValidationError for anything else."""
+        if isinstance(value, str) and value.strip() and not PLAIN_NUMBER.fullmatch(value.strip(" ")):
+            raise forms.ValidationError("Write a whole number with the digits 0 to 9 only, as in 64.", code="invalid")
+        number: int | None = super().to_python(value)
+        return number
 
 
 class SignInForm(forms.Form):

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from typing import Any
 
 from django import forms
 
-from controlpanel.forms import readable
+from controlpanel.forms import PlainIntegerField, readable
 from deployments import commandline
 from deployments.engines.registry import ENGINES
 from deployments.models import Deployment, Profile, Revision
 from hosts.models import Gpu, Host
 
+PK = re.compile(r"[0-9]{1,18}", re.ASCII)
+CO_TENANT = re.compile(r"[!-9;-~]+:[^:\s]+", re.ASCII)
+"""user:program, the user in ASCII."""
 PLAIN = {"autocapitalize": "off", "spellcheck": "false", "autocomplete": "off"}
+
+
+NUMBERS = (
+    "shared_need_mib", "tolerance_mib", "drain_seconds", "term_seconds", "kill_seconds", "memory_seconds",
+    "stuck_seconds", "port_seconds", "ready_seconds", "approval_minutes",
+)  # fmt: skip
 
 
 class RevisionForm(forms.Form):
@@ -132,6 +142,16 @@ class RevisionChoice(forms.ModelChoiceField):
         return f"{obj}: {notes}" if notes else str(obj)
 
 
+class DeploymentsChoice(forms.ModelMultipleChoiceField):
+    """Deployments by number; one that no database can hold is as unknown as any other."""
+
+    def clean(self, value: Any) -> Any:
+        """Raises ValidationError for what is not the number of a deployment that is there."""
+        if isinstance(value, list | tuple) and not all(PK.fullmatch(str(one)) for one in value):
+            raise forms.ValidationError("One of these is no deployment. Choose them from the list.")
+        return super().clean(value)
+
+
 class DeploymentForm(forms.ModelForm):
     """A service: its recipe, place and policy. ``host`` and ``gpus`` are the placement."""
 
@@ -143,7 +163,7 @@ class DeploymentForm(forms.ModelForm):
         empty_label="choose a revision",
         help_text="What a start or restart launches. The port is the revision's.",
     )
-    shares_with = forms.ModelMultipleChoiceField(
+    shares_with = DeploymentsChoice(
         label="Deployments that may hold the same cards", required=False, queryset=Deployment.objects.none()
     )
     co_tenants = forms.CharField(
@@ -156,6 +176,7 @@ class DeploymentForm(forms.ModelForm):
 
     class Meta:
         model = Deployment
+        field_classes = dict.fromkeys(NUMBERS, PlainIntegerField)
         fields = [
             "name", "revision", "production", "requester_may_approve", "kill_own_by_itself",
             "kill_from_node_by_itself", "co_tenants", "shared_need_mib", "tolerance_mib",
@@ -222,16 +243,22 @@ class DeploymentForm(forms.ModelForm):
         """A name that reads as it is."""
         return readable(self.cleaned_data["name"])
 
+    def clean_shared_need_mib(self) -> int | None:
+        """Nothing at all is no answer: a full card would do then."""
+        need: int | None = self.cleaned_data["shared_need_mib"]
+        if need is not None and need < 1:
+            raise forms.ValidationError("Write at least 1 MiB, or leave it empty: the job then asks before the launch.")
+        return need
+
     def clean_co_tenants(self) -> list[str]:
         """The programs as a list."""
         entries = [entry.strip() for entry in self.cleaned_data["co_tenants"].split(",") if entry.strip()]
         for entry in entries:
-            user, _, program = entry.partition(":")
-            if not user.strip() or not program.strip() or " " in entry:
+            if not CO_TENANT.fullmatch(entry) or not entry.isprintable() or len(entry.split()) != 1:
                 raise forms.ValidationError(
                     f"“{entry}” is not user:program. Write who runs it and what it is called, as in alice:python3."
                 )
-        return entries
+        return list(dict.fromkeys(entries))
 
     def clean(self) -> dict[str, Any]:
         """Keep only cards of the chosen host and neighbours on its machine: others may still be ticked behind it."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from django import forms
 
-from controlpanel.forms import readable
+from controlpanel.forms import PlainIntegerField, readable
 from hosts.models import Host
 
 
@@ -94,6 +94,6 @@ class TrustForm(forms.Form):
 class BaselineForm(forms.Form):
     """The memory in use of a card that nobody holds, when it is too much to be believed without a person."""
 
-    mib = forms.IntegerField(label="Memory in use when nobody holds the card", min_value=0, max_value=1_000_000)
-    confirmed_mib = forms.IntegerField(required=False)
+    mib = PlainIntegerField(label="Memory in use when nobody holds the card", min_value=0, max_value=1_000_000)
+    confirmed_mib = PlainIntegerField(required=False)
     """The number that the person was shown and has confirmed."""

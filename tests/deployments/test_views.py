@@ -136,6 +136,53 @@ def test_a_program_that_may_share_the_cards_is_named_with_its_user(
     assert answer.status_code == 422 and "is not user:program" in answer.content.decode()
 
 
+@pytest.mark.parametrize(
+    ("entry", "kept"),
+    [
+        ("a:b,a:b , a:b", ["a:b"]),
+        ("1000:python3", ["1000:python3"]),
+        ("root:Xorg:evil", None),
+        ("root:X\u202e", None),
+        ("root:\u200b", None),
+        ("root:a\u00a0b", None),
+        ("root:\tXorg", None),
+        ("ＲＯＯＴ:Xorg", None),
+    ],
+)
+def test_a_program_that_may_share_is_written_so_that_everybody_reads_the_same(
+    client_of: ClientOf, administrator: User, entry: str, kept: list[str] | None
+) -> None:
+    host = make_host()
+    form = _deployment_form(host=host.pk, revision=make_profile().newest.pk, gpus=[make_gpu(host).uuid])
+    answer = client_of(administrator).post("/deployments/new/", form | {"co_tenants": entry})
+    assert answer.status_code == (302 if kept else 422)
+    assert [found.co_tenants for found in Deployment.objects.all()] == ([kept] if kept else [])
+
+
+@pytest.mark.parametrize("name", ["tolerance_mib", "shared_need_mib", "kill_seconds"])
+@pytest.mark.parametrize("value", ["٦٤", "６４", "1_0", "64.0", "+64", "1e3", "9" * 30])
+def test_a_number_is_written_with_plain_digits(client_of: ClientOf, administrator: User, name: str, value: str) -> None:
+    host = make_host()
+    form = _deployment_form(host=host.pk, revision=make_profile().newest.pk, gpus=[make_gpu(host).uuid])
+    answer = client_of(administrator).post("/deployments/new/", form | {name: value})
+    assert answer.status_code == 422 and "digits 0 to 9 only" in answer.content.decode()
+
+
+def test_nothing_at_all_is_no_need(client_of: ClientOf, administrator: User) -> None:
+    host = make_host()
+    form = _deployment_form(host=host.pk, revision=make_profile().newest.pk, gpus=[make_gpu(host).uuid])
+    answer = client_of(administrator).post("/deployments/new/", form | {"shared_need_mib": "0"})
+    assert answer.status_code == 422 and "at least 1 MiB" in answer.content.decode()
+
+
+@pytest.mark.parametrize("value", ["9" * 23, "٢", "x", "-1", "999"])
+def test_a_co_tenant_that_is_no_deployment_is_refused(client_of: ClientOf, administrator: User, value: str) -> None:
+    host = make_host()
+    form = _deployment_form(host=host.pk, revision=make_profile().newest.pk, gpus=[make_gpu(host).uuid])
+    answer = client_of(administrator).post("/deployments/new/", form | {"shares_with": [value]})
+    assert answer.status_code == 422 and not Deployment.objects.exists()
+
+
 def test_a_deployment_without_cards_is_refused_and_kept(client_of: ClientOf, administrator: User) -> None:
     host = make_host()
     make_gpu(host)
