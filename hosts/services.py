@@ -99,6 +99,20 @@ def _refuse_while_used(host: Host) -> None:
             )
 
 
+def _refuse_while_claimed(gpu: Gpu) -> None:
+    """A job's verdict on a card hangs on its baseline: who holds the memory now must not become what is usual."""
+    machine = gpu.host.machine
+    for used in (machine, *machine.reached_through.all()):
+        busy = used.placements.filter(deployment__jobs__card_claims__gpu_uuid=gpu.uuid).first()
+        if busy is not None:
+            job = busy.deployment.jobs.filter(card_claims__gpu_uuid=gpu.uuid).first()
+            raise Refused(
+                f"A job of {busy.deployment} goes on with this card, so its baseline stays as it is.",
+                hint="Wait until it has ended, or cancel it; then write the baseline.",
+                link=(job.get_absolute_url(), f"Open job {job.pk}") if job else None,
+            )
+
+
 def _save(host: Host, action: str, *, actor: User, address: str) -> Host:
     if Host.objects.exclude(pk=host.pk).filter(name=host.name).exists():
         raise Refused(f"There is already a host named {host.name}.", hint="Choose another name.")
@@ -196,9 +210,10 @@ def confirm_baseline(gpu: Gpu, *, mib: int, confirmed_mib: int | None = None, ac
     """A person says what ``memory.used`` is (MiB) when nobody holds the card.
 
     Above the card's ceiling ``confirmed_mib`` must be the same number: whoever confirms has seen it. Raises
-    NotConfirmed without it, and Refused for a number that cannot be.
+    NotConfirmed without it, and Refused for a number that cannot be, or while a job holds the card.
     """
     require(actor, Action.EDIT_HOST)
+    _refuse_while_claimed(gpu)
     if mib < 0 or (gpu.total_mib is not None and mib >= gpu.total_mib):
         raise Refused(
             f"{mib} MiB cannot be the baseline of a card with {gpu.total_mib} MiB.",

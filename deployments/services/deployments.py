@@ -56,6 +56,7 @@ def create_deployment(
     if Deployment.objects.filter(name=deployment.name).exists():
         raise Refused(f"There is already a deployment named {deployment.name}.", hint="Choose another name.")
     _check_cards(host, gpu_uuids)
+    _check_need(deployment)
     deployment.profile = deployment.revision.profile
     deployment.port = deployment.revision.port
     deployment.created_by = actor
@@ -91,6 +92,7 @@ def update_deployment(
     """
     require(actor, Action.EDIT_DEPLOYMENT)
     _check_cards(host, gpu_uuids)
+    _check_need(deployment)
     deployment.profile = deployment.revision.profile
     with transaction.atomic():
         before = Deployment.locked(deployment.pk)
@@ -155,6 +157,15 @@ def _check_cards(host: Host, gpu_uuids: list[str]) -> None:
         raise Refused("A card is named twice.", hint="Name each card once.")
     if unknown:
         raise Refused(f"{host} has no card {unknown[0]}.", hint="Test the host again to read its cards.")
+
+
+def _check_need(deployment: Deployment) -> None:
+    need = deployment.shared_need_mib
+    if need is not None and need < 1:
+        raise Refused(
+            f"{need} MiB cannot be what a server needs on a shared card.",
+            hint="Write at least 1, or leave it empty: the job then asks before the launch.",
+        )
 
 
 def _policy(deployment: Deployment) -> dict[str, object]:

@@ -6,10 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
 
+from controlpanel.refusal import Refused
 from deployments.lifecycle import JobKind, JobState
-from deployments.models import Check, Deployment, Effect, Gate, Job, JobStep, Launch
+from deployments.models import CardClaim, Check, Deployment, Effect, Gate, Job, JobStep, Launch
+from deployments.services.deployments import update_deployment
 from hosts.models import Gpu
+from hosts.services import confirm_baseline
 from tests.deployments.machine import CARDS, Proc
 from tests.deployments.support import Story
 from tests.factories import make_deployment, make_launch
@@ -286,3 +290,22 @@ def test_two_deployments_on_one_card_are_started_one_after_the_other(
     with pytest.raises(Refused, match="holds a card of embedder"):
         ask(embedder)
     assert not Launch.objects.filter(job=serving.job).exists()
+
+
+def test_a_baseline_stays_while_a_job_goes_on_with_its_card(serving: Story, administrator: User) -> None:
+    serving.request()
+    assert serving.work().state == JobState.WAITING
+    for gpu in Gpu.objects.all():
+        with pytest.raises(Refused, match="goes on with this card"):
+            confirm_baseline(gpu, mib=30_000, confirmed_mib=30_000, actor=administrator, address="")
+    CardClaim.objects.all().delete()  # as the job's end does
+    confirm_baseline(Gpu.objects.all()[0], mib=5, actor=administrator, address="")
+
+
+def test_a_need_of_nothing_is_refused(serving: Story, administrator: User) -> None:
+    place = serving.deployment.placement
+    serving.deployment.shared_need_mib = 0
+    with pytest.raises(Refused, match="cannot be what a server needs"):
+        update_deployment(
+            serving.deployment, host=place.host, gpu_uuids=place.gpu_uuids, actor=administrator, address=""
+        )
