@@ -177,6 +177,7 @@ def test_a_line_without_end_is_cut_into_chunks() -> None:
     assert max(len(chunk.text) for chunk in LogChunk.objects.all()) < 2 * CHUNK_BYTES
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("before", [CHUNK_BYTES - 20, 2 * CHUNK_BYTES - 20, 3 * CHUNK_BYTES - 20])
 @pytest.mark.parametrize("dies", [False, True])
 def test_a_secret_in_a_line_without_end_is_hidden_and_every_byte_counted(before: int, dies: bool) -> None:
@@ -212,6 +213,7 @@ def test_half_a_letter_at_the_end_is_shown_as_such() -> None:
     assert sizes(launch) == (1, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("letter", ["\x1b", "é", "🙂"])
 def test_every_chunk_of_a_line_without_end_fits_a_live_frame(letter: str) -> None:
     claim, launch = claimed()

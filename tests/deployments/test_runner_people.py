@@ -307,6 +307,7 @@ def test_a_confirmed_kill_is_not_done_by_the_word_of_somebody_who_may_not_any_mo
     assert "stop KILL" not in serving.host.sent
 
 
+@pytest.mark.slow
 def test_that_an_answer_is_too_old_is_said_once(serving: Story) -> None:
     """The ladder asks for it at each of its turns, of which there are many while it waits."""
     serving.host.deaf.add("TERM")

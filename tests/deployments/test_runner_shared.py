@@ -84,6 +84,7 @@ def test_a_restart_beside_a_co_tenant(serving: Story, embedder: Deployment) -> N
     assert serving.job.launches.get().memory_used == dict.fromkeys(CARDS, 40_000)
 
 
+@pytest.mark.slow
 def test_what_a_revision_was_measured_to_use_is_what_it_needs(serving: Story, embedder: Deployment) -> None:
     serving.host.uses = 30_000
     beside(serving)
@@ -142,6 +143,7 @@ def test_the_secrets_of_a_co_tenant_are_not_kept(serving: Story, embedder: Deplo
     assert "vault-of-embed" not in str([*JobStep.objects.values("data"), *Gate.objects.values("evidence", "choices")])
 
 
+@pytest.mark.slow
 def test_one_less_is_asked_about_and_the_card_is_then_measured_as_ones_own(
     serving: Story, embedder: Deployment
 ) -> None:
@@ -161,6 +163,7 @@ def test_another_process_in_the_place_of_a_co_tenant_is_not_that_one(serving: St
     assert "does so no more" in reasons(serving) and "(pid 9, of deployment embedder) holds GPU 1" in reasons(serving)
 
 
+@pytest.mark.slow
 def test_a_stranger_beside_a_co_tenant(serving: Story, embedder: Deployment) -> None:
     def comes() -> None:
         serving.host.machine.add(Proc(12, 120, "miner", cards=(1,), memory=100))
@@ -194,6 +197,7 @@ def test_a_stop_minds_no_co_tenant_that_may_be_there(serving: Story, embedder: D
     assert serving.work().state == JobState.SUCCEEDED, serving.job.summary
 
 
+@pytest.mark.slow
 def test_too_little_at_the_very_start_is_measured_again(serving: Story, embedder: Deployment) -> None:
     short = {"times": 1}
     begin = serving.host._launch
@@ -213,6 +217,7 @@ def test_too_little_at_the_very_start_is_measured_again(serving: Story, embedder
     assert "39999 MiB free beside its co-tenants, 40000 MiB are needed" in serving.log()
 
 
+@pytest.mark.slow
 def test_a_strangers_program_that_is_allowed(serving: Story) -> None:
     serving.host.machine.add(Proc(9, 90, "Xorg", uid=0, cards=(0,), memory=300))
     serving.host.machine.cards[CARDS[0]] = 40_300
@@ -224,6 +229,7 @@ def test_a_strangers_program_that_is_allowed(serving: Story) -> None:
 # --- Baseline and tolerance
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fields", "used", "learnt"),
     [
@@ -240,6 +246,7 @@ def test_a_baseline_is_learnt_under_its_ceiling(serving: Story, fields: dict[str
     assert Gpu.objects.get(uuid=CARDS[0]).baseline_mib == learnt
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("display", "used"), [(False, 65), (True, 1025)])
 def test_above_the_ceiling_a_leak_would_be_learnt(serving: Story, display: bool, used: int) -> None:
     Gpu.objects.filter(uuid=CARDS[0]).update(baseline_mib=None, display=display)
@@ -248,12 +255,14 @@ def test_above_the_ceiling_a_leak_would_be_learnt(serving: Story, display: bool,
     assert Gpu.objects.get(uuid=CARDS[0]).baseline_mib is None
 
 
+@pytest.mark.slow
 def test_what_co_tenants_hold_is_no_baseline(serving: Story, embedder: Deployment) -> None:
     Gpu.objects.filter(uuid=CARDS[1]).update(baseline_mib=None)
     assert beside(serving).state == JobState.SUCCEEDED, serving.job.summary
     assert Gpu.objects.get(uuid=CARDS[1]).baseline_mib is None
 
 
+@pytest.mark.slow
 def test_a_baseline_is_not_learnt_where_nobody_can_be_seen(serving: Story) -> None:
     Gpu.objects.filter(uuid=CARDS[0]).update(baseline_mib=None)
     assert beside(serving, then=lambda: setattr(serving.host.machine, "partial", True)).state == JobState.SUCCEEDED
@@ -262,6 +271,7 @@ def test_a_baseline_is_not_learnt_where_nobody_can_be_seen(serving: Story) -> No
     assert shown("holders")[0] == "unknown"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("tolerance", "state"), [(0, JobState.WAITING), (95, JobState.WAITING), (96, JobState.SUCCEEDED)]
 )

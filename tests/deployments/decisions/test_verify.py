@@ -214,6 +214,7 @@ def room(card: CardSeen) -> bool:
     return card.used_mib <= card.limit_mib
 
 
+@pytest.mark.slow
 @given(st.lists(rounds, max_size=5), st.floats(0, 500))
 def test_free_only_after_three_rounds_in_which_everything_needed_was_measured_and_good(
     seen: list[Round], elapsed: float

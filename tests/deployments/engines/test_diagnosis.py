@@ -109,6 +109,7 @@ pieces = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(pieces, st.sampled_from(list(ENGINES.values())), st.sampled_from([True, False, None]))
 def test_any_log_has_a_diagnosis_that_never_mixes_up_the_two_causes(
     lines: list[str], engine: Engine, clean: bool | None

@@ -78,6 +78,7 @@ def test_garbage_in_one_section_is_not_free(name: str, garbage: bytes, status: i
         assert not free(facts)[name]
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=200)
 @given(st.data())
 def test_recorded_output_cut_anywhere_is_never_free(data: st.DataObject) -> None:
@@ -105,6 +106,7 @@ def test_a_stranger_may_call_itself_anything(command: bytes, comm: str, kind: st
     assert having.free is False and having.holders[0].who.strip().startswith(held.strangers[0].name)
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(min_value=1, max_value=50), max_size=30))
 def test_frames_are_found_however_the_output_is_cut_up(sizes: list[int]) -> None:
     reader, found, position = FrameReader(TOKEN), [], 0
