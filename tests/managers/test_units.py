@@ -4,7 +4,7 @@ import shlex
 
 import pytest
 
-from deployments.lifecycle import JobKind, JobState
+from deployments.lifecycle import EffectKind, JobKind, JobState
 from deployments.models import Effect
 from lab.fleet import Fleet
 from tests.managers.keepers import (
@@ -48,7 +48,11 @@ def test_a_unit_is_stopped_through_systemd_and_does_not_come_back(story: Story, 
     story.approve(job)
     story.succeeded(job)
 
-    kinds = list(Effect.objects.filter(job=job).exclude(kind="launch").values_list("kind", "command"))
+    kinds = list(
+        Effect.objects.filter(job=job)
+        .exclude(kind__in=("launch", EffectKind.TAKE_CARDS))
+        .values_list("kind", "command")
+    )
     assert kinds == [("stop by its manager", "systemctl stop chat.service")], told(job)
     state = state_of(with_systemd, "chat")
     assert state["ActiveState"] in ("inactive", "failed") and state["NRestarts"] == "0", state
