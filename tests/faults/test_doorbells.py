@@ -57,6 +57,7 @@ def test_fault_09_without_a_sweeper_the_test_above_would_fail(story: Story, pane
     assert lost.state == JobState.QUEUED
 
 
+@pytest.mark.slow
 def test_fault_10_broker_is_down_in_the_middle_of_a_job(story: Story, panel: Panel, gpu1: Place) -> None:
     deployment = story.deploy_standin(gpu1, "--stop", "3")
     panel.start_worker("worker", lease=30)

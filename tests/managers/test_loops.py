@@ -69,6 +69,7 @@ def keeper_of(place: Place, name: str) -> Process:
     return next(each for each in place.machine.processes() if marks[name] in each.title and "tmux" not in each.title)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", [in_tmux, in_watchdog], ids=["tmux", "watchdog"])
 def test_a_loop_is_asked_about_and_what_comes_back_is_named(story: Story, plain: Place, start: object) -> None:
     assert callable(start)

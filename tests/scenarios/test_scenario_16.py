@@ -51,6 +51,7 @@ def test_scenario_16_port_lingers(story: Story, place: Place) -> None:
     assert (verify.ended_at - verify.started_at).total_seconds() > 1.0, "it cannot have waited for the port"
 
 
+@pytest.mark.slow
 def test_scenario_16_stuck_port_names_who_has_it(story: Story, place: Place) -> None:
     deployment = deploy_lingering(story, place, seconds=600, port_seconds=2)
     story.start(deployment)
