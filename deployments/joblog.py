@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import codecs
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Max
+from django.db.models import F, Max
 from django.utils.crypto import constant_time_compare, salted_hmac
 
 from controlpanel.live import hints
@@ -55,6 +55,7 @@ class JobLog:
         self.job_id = claim.job_id
         self._next = (LogChunk.objects.filter(job_id=claim.job_id).aggregate(last=Max("seq"))["last"] or 0) + 1
         self._waiting: list[LogChunk] = []
+        self._writes: list[Callable[[], object]] = []
 
     def say(self, text: str, *, step: str) -> None:
         """One line of the panel's own, for the reader of the job, stored at once."""
@@ -64,9 +65,16 @@ class JobLog:
         """A line that is stored with the next write of the job: a transaction of its own takes its time."""
         self._waiting.append(self._line(text, step=step))
 
+    def write_soon(self, write: Callable[[], object]) -> None:
+        """As ``say_soon``, of a write to the job's rows: it is done in the next transaction, before what that is for.
+
+        Not for what is read back from the database before then.
+        """
+        self._writes.append(write)
+
     def flush(self) -> None:
         """Store what waits."""
-        if self._waiting:
+        if self._waiting or self._writes:
             self.store()
 
     def _line(self, text: str, *, step: str) -> LogChunk:
@@ -88,7 +96,10 @@ class JobLog:
         ``fields`` of the job are set in the statement that makes sure of that. Raises LeaseLost.
         """
         waiting, self._waiting = self._waiting, []
+        writes, self._writes = self._writes, []
         stored = [*waiting, *chunks]
+        if writes:
+            fields.setdefault("version", F("version") + 1)
         try:
             with transaction.atomic():
                 if not Job.held(self._claim).update(**(fields or {"owner": self._claim.owner})):
@@ -96,13 +107,18 @@ class JobLog:
                 for seq, chunk in enumerate(stored, self._next):
                     chunk.job_id, chunk.seq = self.job_id, seq
                 LogChunk.objects.bulk_create(stored)
+                for write in writes:
+                    write()
                 yield
         except BaseException:
             self._waiting = [*waiting, *self._waiting]
+            self._writes = [*writes, *self._writes]
             raise
         self._next += len(stored)
         if stored:
             hints.hint(f"joblog:{self.job_id}")
+        if writes:
+            hints.hint(f"job:{self.job_id}")
 
     def server(self, launch: Launch, *, step: str) -> ServerLog:
         """Where the bytes of this launch's own log go; it goes on where an earlier worker stopped."""

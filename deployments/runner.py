@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ from deployments.lifecycle import ENDED, ENDS_SERVER, LIVE_LAUNCH, JobState, Lau
 from deployments.models import Deployment, Gate, Job, JobStep, Launch
 from deployments.models.job import Claim
 from deployments.remote.locks import release_cards
-from deployments.steps.base import GateOpened, HandBack, JobCancelled, StepContext, StepFailed
+from deployments.steps.base import RENEW_SECONDS, GateOpened, HandBack, JobCancelled, StepContext, StepFailed
 from deployments.steps.contact import regain
 from deployments.steps.launch import resolve
 from deployments.steps.recipes import WAY_BACK
@@ -260,8 +261,8 @@ def _end(
     if state == JobState.SUCCEEDED and job.steps.filter(way_back=True).exists():
         state = JobState.FAILED
     summary = mask_text(summary)
-    log.say(summary, step="")
-    with transaction.atomic():
+    log.say_soon(summary, step="")
+    with log.transaction():
         left = Job.leave(
             claim, state=state, summary=summary, hint=hint, traceback=mask_text(traceback), contact_lost_at=None
         )
@@ -276,12 +277,16 @@ def _end(
 
 def _release_cards(claim: Claim, job: Job, log: JobLog) -> None:
     """Best effort: a lock that stays names us, and our next job on these cards takes it over."""
+    renewed = time.monotonic()  # by the step that ended, or as the next one was looked for
 
     def tick() -> None:
+        nonlocal renewed
+        if time.monotonic() - renewed < RENEW_SECONDS:
+            return
         if not Job.renew(claim):
             raise LeaseLost
+        renewed = time.monotonic()
 
-    tick()
     try:
         release_cards(job, fence=claim.fence, links=links.borrow, tick=tick)
     except TransportError as error:

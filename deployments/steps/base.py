@@ -13,7 +13,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from django.db.models import F
@@ -81,16 +81,15 @@ class HandBack(Exception):
 class EffectRecord:
     """One act on a host: the intent is stored when this is made, the result when ``done`` is called."""
 
-    def __init__(self, effect: Effect, writing: Callable[[], contextlib.AbstractContextManager[None]]) -> None:
+    def __init__(self, effect: Effect, log: JobLog) -> None:
         self._effect = effect
-        self._writing = writing
+        self._log = log
 
     def done(self, outcome: str, **result: Any) -> None:
-        """Store what came of it."""
-        with self._writing():
-            Effect.objects.filter(pk=self._effect.pk).update(
-                finished_at=timezone.now(), outcome=mask_text(outcome)[:200], result=mask_values(result) or None
-            )
+        """What came of it, stored with the next write: what follows from it, or the end of the work on the job."""
+        told = {"outcome": mask_text(outcome)[:200], "result": mask_values(result) or None}
+        finished = Effect.objects.filter(pk=self._effect.pk)
+        self._log.write_soon(partial(finished.update, finished_at=timezone.now(), **told))
 
 
 class StepContext:
@@ -217,13 +216,20 @@ class StepContext:
         ``used_mib``: a point of the memory curve, as of ``readings``, stored with them.
         """
         with self.writing():
-            Check.objects.bulk_create(
-                checks, update_conflicts=True, unique_fields=["step", "key"], update_fields=CHECK_FIELDS
-            )
+            self._store_checks(checks)
             if used_mib:
                 self._store_readings(used_mib)
         if used_mib:
             hints.hint(f"readings:{self.job.pk}")
+
+    def show_soon(self, checks: Sequence[Check]) -> None:
+        """As ``show``, with the next write: for facts from which the step goes on at once."""
+        self.log.write_soon(partial(self._store_checks, checks))
+
+    def _store_checks(self, checks: Sequence[Check]) -> None:
+        Check.objects.bulk_create(
+            checks, update_conflicts=True, unique_fields=["step", "key"], update_fields=CHECK_FIELDS
+        )
 
     def check(self, key: str, label: str, status: CheckStatus, **facts: str) -> None:
         """Show one measured fact; ``facts`` as of ``measured``."""
@@ -243,6 +249,11 @@ class StepContext:
         """The step's facts and these: what a process was started with may hold secrets."""
         exact = {name: value for name, value in facts.items() if name in EXACT}
         return {**self.step.data, **mask_values(facts), **exact}
+
+    def remember_soon(self, **facts: Any) -> None:
+        """As ``remember``, with the next write."""
+        self.step.data = self._with(facts)
+        self.log.write_soon(partial(JobStep.objects.filter(pk=self.step.pk).update, data=self.step.data))
 
     def readings(self, used_mib: Mapping[str, int | None]) -> None:
         """A point of the memory curve: MiB by card uuid, None where it could not be measured."""
@@ -289,7 +300,7 @@ class StepContext:
             )
         self._renewed = time.monotonic()
         self.job.touched = True
-        return EffectRecord(effect, self.writing)
+        return EffectRecord(effect, self.log)
 
     def fenced(self, said: Sequence[str]) -> Exception:
         """The host refused our fence; ``raise`` what this returns. ``said``: the fence that the host has seen.

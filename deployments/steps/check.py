@@ -117,7 +117,7 @@ def _deadline(ctx: StepContext) -> datetime:
             "The server was not ready in time.", hint="Read its log; stop it or restart with another revision."
         )
     until = timezone.now() + timedelta(seconds=ctx.deployment.ready_seconds)
-    ctx.remember(until=until.isoformat())
+    ctx.remember_soon(until=until.isoformat())
     return until
 
 
@@ -178,7 +178,7 @@ def _complete(ctx: StepContext, transport: Transport) -> str:
     wrong = "the answer holds no text" if text is None else is_degenerate(text)
     if text is None or wrong:
         _fail_completion(ctx, f"The completion is not usable: {wrong}.")
-    ctx.check(
+    answered = ctx.measured(
         "completion",
         "A real completion",
         CheckStatus.OK,
@@ -186,6 +186,7 @@ def _complete(ctx: StepContext, transport: Transport) -> str:
         detail=text[:500],
         source=request.path,
     )
+    ctx.show_soon([answered])
     return text
 
 

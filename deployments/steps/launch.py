@@ -200,6 +200,7 @@ def _port_owners(said: list[Said]) -> str:
 
 def _give_up(ctx: StepContext, row: Launch, message: str, *, hint: str) -> None:
     """The host said no. An earlier copy of the script whose answer was lost may still come: then it is not settled."""
+    ctx.log.flush()
     if not ctx.step.effects.filter(kind=EffectKind.LAUNCH, finished_at=None).exists():
         _change(ctx, row, state=LaunchState.FAILED, ended_at=timezone.now(), end_reason=message)
     raise StepFailed(message, hint=hint)
@@ -259,7 +260,7 @@ def _adopt(ctx: StepContext, row: Launch, said: list[Said]) -> None:
         started_at=timezone.now(),
         memory_before=before or row.memory_before,
     )
-    ctx.check(
+    identity = ctx.measured(
         "identity",
         "Server process",
         CheckStatus.OK,
@@ -267,6 +268,7 @@ def _adopt(ctx: StepContext, row: Launch, said: list[Said]) -> None:
         detail=f"boot {record['boot']}",
         source="launch record",
     )
+    ctx.show_soon([identity])
 
 
 def _change(ctx: StepContext, row: Launch, **fields: Any) -> None:

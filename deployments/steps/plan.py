@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from django.utils import timezone
@@ -111,8 +112,8 @@ def _is_approved(ctx: StepContext, made: Plan) -> bool:
         return True
     if not answer_stands(ctx, newest):
         return False
-    with ctx.writing():
-        Gate.objects.filter(pk=newest.pk, used_at=None).update(used_at=timezone.now())
+    use = Gate.objects.filter(pk=newest.pk, used_at=None)
+    ctx.log.write_soon(partial(use.update, used_at=timezone.now()))  # with the intent of the first effect
     return True
 
 

@@ -61,7 +61,7 @@ def _record(ctx: StepContext) -> None:
     made: Plan = make(ctx, adopt=False) if ctx.step.way_back else approve_anew_if_stale(ctx)
     confirm_managed.confirm(ctx, made)
     root = made.serving.root
-    ctx.remember(
+    ctx.remember_soon(  # with the intent of the first signal
         boot_id=made.data["binding"]["boot"],
         root=[root.pid, root.start_time] if root is not None else None,
         processes=[[process.pid, process.start_time] for process in made.serving.processes],
@@ -183,7 +183,7 @@ def _send(ctx: StepContext, order: Order, *, climbed: Rung | None = None) -> Liv
     def heard(alive: Mapping[int, str]) -> None:
         nonlocal climbed
         if climbed is not None:
-            ctx.remember(rung=climbed, at=began.isoformat(), asked=order.answer)
+            ctx.remember_soon(rung=climbed, at=began.isoformat(), asked=order.answer)
             climbed = None
         _show(ctx, alive, len(order.watched))
 

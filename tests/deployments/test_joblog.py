@@ -57,6 +57,36 @@ def test_lines_are_numbered_without_a_gap_also_by_the_next_worker() -> None:
     ]  # fmt: skip
 
 
+def test_what_is_to_be_written_soon_comes_with_the_next_write_and_before_it() -> None:
+    claim, launch = claimed()
+    log, rows = JobLog(claim), Launch.objects.filter(pk=launch.pk)
+    version = Job.objects.get(pk=claim.job_id).version
+
+    log.write_soon(lambda: rows.update(end_reason="first"))
+    assert rows.get().end_reason == ""
+    with log.transaction():
+        assert rows.get().end_reason == "first"
+        rows.update(end_reason="second")
+
+    log.flush()
+    assert rows.get().end_reason == "second", "it was written twice"
+    assert Job.objects.get(pk=claim.job_id).version == version + 1, "its page is not drawn anew"
+
+
+def test_what_is_to_be_written_soon_is_kept_when_the_write_fails_and_dropped_with_the_job() -> None:
+    claim, launch = claimed()
+    log, rows = JobLog(claim), Launch.objects.filter(pk=launch.pk)
+    log.write_soon(lambda: rows.update(end_reason="told"))
+
+    with pytest.raises(ZeroDivisionError), log.transaction():
+        _ = 1 / 0
+    assert rows.get().end_reason == ""
+    Job.leave(claim, state=JobState.CANCELLED)
+    with pytest.raises(LeaseLost):
+        log.flush()
+    assert rows.get().end_reason == ""
+
+
 @pytest.mark.django_db(transaction=True)
 def test_who_lost_the_job_writes_nothing() -> None:
     claim, launch = claimed()
