@@ -28,12 +28,12 @@ check: ## Lint, types, migrations and the quick tests (under a minute)
 	@scripts/check
 
 test: check ## Everything a change must pass: check, the simulated fleet, a browser
-	@$(PYTEST) -q -n 2 -m "process and not slow"
+	@$(PYTEST) -q -n 2 -m "(process or jobs) and not slow"
 	@$(LAB) -- $(PYTEST) -q -m "lab and not slow and not e2e"
 	@$(LAB) -- $(PYTEST) -q -m "e2e and not slow"
 
 test-full: check ## All tests, the slow ones too
-	@$(PYTEST) -q -m "process or (slow and not lab and not e2e)"
+	@$(PYTEST) -q -m "process or jobs or (slow and not lab and not e2e)"
 	@$(LAB) -- $(PYTEST) -q -m "lab or e2e"
 
 e2e: ## The browser tests

@@ -14,7 +14,7 @@ from deployments.models import Job, Launch
 from tests.deployments.machine import SGLANG, Proc
 from tests.deployments.support import Story
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.jobs]
 
 
 class Died(BaseException):

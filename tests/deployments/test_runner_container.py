@@ -18,7 +18,7 @@ from tests.deployments.machine import Machine, Proc, serving_machine
 from tests.deployments.support import FakeHost, Story, make_story
 from tests.factories import make_deployment, make_host, make_launch
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.jobs]
 
 ON_NODE = 5000
 """What a container's pid is more on the node."""

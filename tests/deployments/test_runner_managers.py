@@ -13,7 +13,7 @@ from deployments.steps import verify
 from tests.deployments.machine import OTHER_BOOT, SGLANG, Proc
 from tests.deployments.support import Story
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.jobs]
 
 
 @pytest.fixture

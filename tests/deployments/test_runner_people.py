@@ -19,7 +19,7 @@ from hosts.transport.base import LinkLost
 from tests.deployments.machine import Proc
 from tests.deployments.support import Story, raising
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.jobs]
 LOST = LinkLost("The link broke.")
 
 

@@ -18,7 +18,7 @@ from tests.deployments.machine import CARDS, Proc
 from tests.deployments.support import Story
 from tests.factories import make_deployment, make_launch
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.jobs]
 
 EMBEDDING_MIB = 5_000
 FREE_BESIDE = 49_140 - 4 - EMBEDDING_MIB

@@ -15,7 +15,7 @@ from hosts.transport.base import CommandTimeout, LinkLost, TransportError
 from tests.deployments.machine import OTHER_BOOT
 from tests.deployments.support import Story, raising
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.jobs]
 LOST = LinkLost("The link broke.")
 
 

@@ -12,7 +12,7 @@ from deployments.lifecycle import JobKind, JobState
 from deployments.models import Check
 from tests.deployments.support import Story
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.jobs]
 
 XID = "[ 5000.000000] NVRM: Xid (PCI:0000:00:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
 FALLEN_OFF = (
