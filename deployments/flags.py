@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+from deployments.commandline import container as containers
+from deployments.commandline.prefixes import split_prefix
 
 SET = "(set)"
 """The value of a flag that takes none."""
 DIRECTORY = "directory"
+PREFIX = "started by"
 NOT_KNOWN = "not known"
 """The environment of a server that somebody else has started."""
 
@@ -27,7 +32,11 @@ class FlagRow:
 
 
 def flags_of(argv: Sequence[str]) -> dict[str, str]:
-    """Flag -> value, ``SET`` for a switch, in the order of the command. The words before the first are ``command``."""
+    """Flag -> value, ``SET`` for a switch, in the order of the command. The words before the first are ``command``.
+
+    What only starts it (numactl and its like) is left out: a server shows no trace of it.
+    """
+    _, argv = split_prefix(argv)
     flags: dict[str, str] = {}
     words: list[str] = []
     position = 0
@@ -82,10 +91,19 @@ def _told(value: object, *, asked: str) -> str:
         return text
 
 
-def settings_of(argv: Sequence[str], env: Mapping[str, str], workdir: str) -> dict[str, str]:
-    """All that a launch is made of: its flags, ``NAME=`` for each variable, and the directory if one is given."""
+def settings_of(
+    argv: Sequence[str], env: Mapping[str, str], workdir: str, container: Mapping[str, Any] | None = None
+) -> dict[str, str]:
+    """All that a launch is made of: its flags, ``NAME=`` for each variable, and what is around it."""
     variables = {f"{name}=": value for name, value in env.items()}
-    return {**flags_of(argv), **variables, **({DIRECTORY: workdir} if workdir else {})}
+    return {**flags_of(argv), **variables, **around(argv, workdir, container)}
+
+
+def around(argv: Sequence[str], workdir: str, container: Mapping[str, Any] | None) -> dict[str, str]:
+    """What starts the command, its directory and its container, as far as there are any."""
+    prefix, _ = split_prefix(argv)
+    found = {PREFIX: " ".join(prefix), DIRECTORY: workdir}
+    return {name: value for name, value in found.items() if value} | containers.settings(container or {})
 
 
 def compare(

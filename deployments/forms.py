@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-import shlex
 from typing import Any
 
 from django import forms
 
 from controlpanel.forms import PlainIntegerField, readable
-from deployments import commandline
-from deployments.engines.registry import ENGINES
+from deployments.commandline import Command, parse, read_env, write, write_env
+from deployments.commandline.ports import port_of
+from deployments.engines.base import Engine
+from deployments.engines.custom import CUSTOM
+from deployments.engines.registry import ENGINES, engine_of
 from deployments.models import Deployment, Profile, Revision
 from hosts.models import Gpu, Host
 
@@ -33,7 +35,8 @@ class RevisionForm(forms.Form):
         label="Command line",
         max_length=200_000,
         widget=forms.Textarea(attrs=PLAIN | {"rows": 9}),
-        help_text="Paste it as you type it today. “export X=1;”, “X=1” in front, “cd … &&” and nohup are understood.",
+        help_text="Paste it as you type it today, a docker run too. “export X=1”, “X=1” in front, “cd … &&”, nohup and "
+        "an environment that is activated are understood.",
     )
     env = forms.CharField(
         label="Environment",
@@ -64,13 +67,15 @@ class RevisionForm(forms.Form):
         super().__init__(*args, **kwargs)
         self._engine = engine
         self.launch: dict[str, Any] = {}
+        self.remarks: tuple[str, ...] = ()
+        """What was taken another way than it was written, in sentences; after ``is_valid``."""
 
     @staticmethod
     def from_revision(revision: Revision) -> dict[str, Any]:
         """Initial values that say what ``revision`` says."""
         return {
-            "command": pretty(revision.argv),
-            "env": "\n".join(f"{name}={value}" for name, value in revision.env.items()),
+            "command": write(Command(revision.argv, {}, "", revision.container)),
+            "env": write_env(revision.env),
             "workdir": revision.workdir,
             "port": revision.port,
             "ready_pattern": revision.ready_pattern,
@@ -78,15 +83,10 @@ class RevisionForm(forms.Form):
 
     def clean_env(self) -> dict[str, str]:
         """The environment's lines as a mapping."""
-        found: dict[str, str] = {}
-        for line in self.cleaned_data["env"].replace("\r\n", "\n").split("\n"):
-            if not line.strip():
-                continue
-            name, equals, value = line.strip().partition("=")
-            if not equals:
-                raise forms.ValidationError(f"“{line.strip()}” is not NAME=value.")
-            found[name.strip()] = value
-        return found
+        try:
+            return read_env(self.cleaned_data["env"])
+        except ValueError as problem:
+            raise forms.ValidationError(str(problem)) from problem
 
     def clean(self) -> dict[str, Any]:
         """Read the command line; it may bring environment, directory and port along."""
@@ -94,28 +94,45 @@ class RevisionForm(forms.Form):
         if "command" not in cleaned or "env" not in cleaned:
             return cleaned
         try:
-            command = commandline.parse(cleaned["command"])
+            command = parse(cleaned["command"])
+            engine = ENGINES[self.engine_for(command)]
+            port = cleaned.get("port") or port_of(command, engine)
         except ValueError as problem:
             self.add_error("command", str(problem))
             return cleaned
-        engine = ENGINES.get(cleaned.get("engine") or self._engine)
-        port = cleaned.get("port") or (engine.port(command.argv) if engine else None)
+        self.remarks = (*command.notes, *_another_engine(command, engine))
         self.launch = {
             "argv": command.argv,
             "env": command.env | cleaned["env"],
             "workdir": cleaned.get("workdir") or command.workdir,
+            "container": dict(command.container),
             "port": port,
             "ready_pattern": cleaned.get("ready_pattern", ""),
             "notes": cleaned.get("notes", ""),
         }
         return cleaned
 
+    def engine_for(self, command: Command) -> str:
+        """The key of the engine that the command is for."""
+        return self._engine
+
+
+def _another_engine(command: Command, engine: Engine) -> list[str]:
+    """A sentence where the command looks like the server of another engine than the profile's."""
+    found = engine_of(command)
+    if found is None or found is engine:
+        return []
+    return [
+        f"The command starts {found.label}, but the profile is for {engine.label}: the panel will look for the ready "
+        f"line and the metrics of {engine.label}."
+    ]
+
 
 class ProfileForm(RevisionForm):
     """A new profile with its first revision."""
 
     name = forms.CharField(label="Name", max_length=64, widget=forms.TextInput(attrs=PLAIN | {"autofocus": True}))
-    engine = forms.ChoiceField(label="Engine")
+    engine = forms.ChoiceField(label="Engine", required=False)
     description = forms.CharField(label="What it serves", required=False, max_length=2000)
     field_order = ["name", "engine", "description"]
 
@@ -123,7 +140,8 @@ class ProfileForm(RevisionForm):
         super().__init__(*args, **kwargs)
         field = self.fields["engine"]
         assert isinstance(field, forms.ChoiceField)
-        field.choices = [(key, engine.label) for key, engine in ENGINES.items()]
+        known = [(key, engine.label) for key, engine in ENGINES.items()]
+        field.choices = [("", "The one that the command line starts"), *known]
 
     def clean_name(self) -> str:
         """A name that is free."""
@@ -131,6 +149,15 @@ class ProfileForm(RevisionForm):
         if Profile.objects.filter(name=name).exists():
             raise forms.ValidationError(f"There is already a profile named {name}: choose another name.")
         return name
+
+    def engine_for(self, command: Command) -> str:
+        """The one that was chosen, else the one that the command starts, which is then chosen in the form."""
+        found = engine_of(command)
+        if not self.cleaned_data.get("engine"):
+            self.cleaned_data["engine"] = found.key if found else CUSTOM.key
+            self.data = dict(self.data.items()) | {"engine": self.cleaned_data["engine"]}
+        chosen: str = self.cleaned_data["engine"]
+        return chosen
 
 
 class RevisionChoice(forms.ModelChoiceField):
@@ -313,13 +340,3 @@ class JobForm(forms.Form):
             if cleaned["revision"] is None:
                 self.add_error("other", "Choose the revision to launch.")
         return cleaned
-
-
-def pretty(argv: list[str]) -> str:
-    """A command as a person would write it: one flag a line."""
-    lines: list[list[str]] = [[]]
-    for word in argv:
-        if word.startswith("--") and lines[-1]:
-            lines.append([])
-        lines[-1].append(shlex.quote(word))
-    return " \\\n  ".join(" ".join(line) for line in lines)

@@ -96,6 +96,8 @@ class Engine:
     port_flags: tuple[str, ...] = ("--port",)
     model_flags: tuple[str, ...] = ("--model",)
     serves: re.Pattern[str] = field(default_factory=lambda: re.compile(r"(?!)"))
+    image: re.Pattern[str] = field(default_factory=lambda: re.compile(r"(?!)"))
+    """Names of images that start this engine by themselves."""
     ready: tuple[re.Pattern[str], ...] = ()
     completion: HttpRequest | None = None
     metrics_path: str = ""

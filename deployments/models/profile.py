@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import Any
 
 from django.conf import settings
 from django.db import models
+
+from deployments.commandline import Command, on_one_line
+from deployments.flags import settings_of
 
 
 class Profile(models.Model):
@@ -38,6 +40,9 @@ class Revision(models.Model):
     argv = models.JSONField(help_text="The command as a list of words, never put together from text.")
     env = models.JSONField(default=dict, help_text="Environment variables added to the login's own.")
     workdir = models.CharField(max_length=500, blank=True)
+    container = models.JSONField(
+        default=dict, blank=True, help_text="Empty, or the tool, image and options of the container around the command."
+    )
     port = models.PositiveIntegerField(help_text="The port the server listens on.")
     ready_pattern = models.CharField(max_length=200, blank=True, help_text="Text in the log that says: ready.")
     notes = models.TextField(blank=True)
@@ -58,7 +63,16 @@ class Revision(models.Model):
         super().save(*args, **kwargs)
 
     @property
+    def command(self) -> Command:
+        """What it starts, without its row."""
+        return Command(self.argv, self.env, self.workdir, self.container)
+
+    @property
     def command_line(self) -> str:
         """The command as one would type it, environment first."""
-        words = [f"{name}={shlex.quote(value)}" for name, value in self.env.items()]
-        return " ".join([*words, shlex.join(self.argv)])
+        return on_one_line(self.command)
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """All that it is made of by name, to be compared."""
+        return settings_of(self.argv, self.env, self.workdir, self.container)

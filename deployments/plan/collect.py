@@ -109,7 +109,13 @@ def recipe_of(revision: Revision | None) -> Recipe | None:
     if revision is None:
         return None
     return Recipe(
-        str(revision), tuple(revision.argv), revision.command_line, revision.port, revision.workdir, revision.env
+        str(revision),
+        tuple(revision.argv),
+        revision.command_line,
+        revision.port,
+        revision.workdir,
+        revision.env,
+        revision.container,
     )
 
 
@@ -194,6 +200,7 @@ def known_launch(launch: Launch | None) -> KnownLaunch | None:
         tuple(sent.get("argv", ())),
         sent.get("env", {}),
         sent.get("workdir", ""),
+        sent.get("container", {}),
     )
 
 

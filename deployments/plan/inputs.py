@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from deployments.engines.base import Engine
 from deployments.flags import settings_of
@@ -29,11 +30,12 @@ class Recipe:
     port: int
     workdir: str = ""
     env: Mapping[str, str] = field(default_factory=dict)
+    container: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def settings(self) -> dict[str, str]:
         """What the recipe is made of, to be compared."""
-        return settings_of(self.argv, self.env, self.workdir)
+        return settings_of(self.argv, self.env, self.workdir, self.container)
 
 
 @dataclass(frozen=True)

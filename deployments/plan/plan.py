@@ -20,7 +20,7 @@ from deployments.plan.inputs import HOME, PlanInput, Recipe
 from deployments.plan.manager import Manager, ManagerKind, beside, find_manager
 from deployments.plan.manager_warnings import managed_warnings
 from deployments.plan.page import cards_table, co_tenant, described, disk, place, stranger, usable_table, way_back
-from deployments.plan.serving import Serving, find_serving
+from deployments.plan.serving import KnownLaunch, Serving, find_serving
 from deployments.plan.sharing import Planned
 from deployments.plan.warnings import warnings_of
 from hosts.probe.facts import HostFacts
@@ -58,9 +58,15 @@ def paths_needed(engine: Engine, new: Recipe | None) -> list[str]:
     """Paths whose existence and room the plan asks about."""
     paths = [HOME]
     if new is not None:
-        model = engine.model_path(new.argv)
-        paths += [path for path in (model, new.argv[0] if new.argv[0].startswith("/") else None, new.workdir) if path]
+        paths += [path for path in (*_of_the_command(engine, new), new.workdir) if path]
     return paths
+
+
+def _of_the_command(engine: Engine, new: Recipe) -> tuple[str | None, ...]:
+    """Model and program, where they are the host's: those in a container are not."""
+    if new.container:
+        return ()
+    return engine.model_path(new.argv), new.argv[0] if new.argv[0].startswith("/") else None
 
 
 def make_plan(asked: PlanInput) -> Plan:
@@ -209,6 +215,12 @@ def _bound(serving: Serving, facts: HostFacts) -> list[list[int]]:
     return [[p.pid, p.start_time] for p in serving.processes if p.pid == root or p.pid in holding or p.pid not in tree]
 
 
+def _settings_sent(sent: KnownLaunch | None) -> dict[str, str] | None:
+    if sent is None or not (sent.argv or sent.container):
+        return None
+    return settings_of(sent.argv, sent.env, sent.workdir, sent.container)
+
+
 def _settings_before(asked: PlanInput, serving: Serving) -> dict[str, str] | None:
     """What serves is made of, or what was started last; None when it never was.
 
@@ -216,9 +228,9 @@ def _settings_before(asked: PlanInput, serving: Serving) -> dict[str, str] | Non
     """
     sent = asked.launch
     if serving.root is None:
-        return settings_of(sent.argv, sent.env, sent.workdir) if sent is not None and sent.argv else None
-    if sent is not None and serving.is_launched and sent.argv:
-        return settings_of(sent.argv, sent.env, sent.workdir)
+        return _settings_sent(sent)
+    if serving.is_launched and (found := _settings_sent(sent)) is not None:
+        return found
     detail = asked.facts.details.get(serving.root.pid)
     if detail is None or not detail.argv:
         return None

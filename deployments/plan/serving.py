@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from hosts.probe.facts import HostFacts
 from hosts.probe.frames import Unknown
@@ -21,6 +22,7 @@ class KnownLaunch:
     argv: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     workdir: str = ""
+    container: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

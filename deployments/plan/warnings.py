@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from deployments.commandline.prefixes import uv_without_frozen
 from deployments.decisions.usable import CardUsable, Usability, not_usable
 from deployments.decisions.verify import CardSeen
 from deployments.plan.cards import CARDS_VARIABLE, Held, cards_named, memory_on
@@ -37,6 +38,7 @@ def warnings_of(
         *_blocking(asked, serving, _to_be_measured(cards, usable)),
         *managed,
         *_scheduled(asked),
+        *_may_change(asked),
         *_heeded(asked, serving, others),
         *_tight(asked, serving, _to_be_measured(cards, usable)),
     ]
@@ -81,7 +83,7 @@ def _blocking(asked: PlanInput, serving: Serving, cards: Sequence[CardSeen]) -> 
             )
         )
     if asked.new is not None:
-        found += _no_card(asked) + _missing(asked, asked.new) + _other_cards(asked, asked.new)
+        found += _contained(asked.new) + _no_card(asked) + _missing(asked, asked.new) + _other_cards(asked, asked.new)
     if asked.kind == "start" and serving.processes:
         found.append(
             warning(
@@ -141,6 +143,19 @@ def _other_cards(asked: PlanInput, new: Recipe) -> list[dict[str, Any]]:
     return []
 
 
+def _may_change(asked: PlanInput) -> list[dict[str, Any]]:
+    """``uv run`` looks at the project's lock at each start, and installs what it names."""
+    if asked.new is None or not uv_without_frozen(asked.new.argv):
+        return []
+    return [
+        warning(
+            f"{asked.new.name} is started by uv run without --frozen.",
+            "uv may install other versions before it starts the server, which then is another one than was proven.",
+            "Write uv run --frozen in a new revision to start what is installed.",
+        )
+    ]
+
+
 def _scheduled(asked: PlanInput) -> list[dict[str, Any]]:
     """A scheduler does not know what is launched beside its jobs, and gives the cards away."""
     name = scheduler_of(asked.facts) or (scheduler_of(asked.node_facts) if asked.node_facts is not None else "")
@@ -155,16 +170,27 @@ def _scheduled(asked: PlanInput) -> list[dict[str, Any]]:
     ]
 
 
+def _contained(new: Recipe) -> list[dict[str, Any]]:
+    if not new.container:
+        return []
+    return [
+        warning(
+            f"{new.name} runs in a container, which Relaunch cannot start yet.",
+            f"Its {new.container['tool']} run is kept and shown, but nothing starts it.",
+            "Start a revision without a container, or start the container by hand.",
+            blocks=True,
+        )
+    ]
+
+
 def _missing(asked: PlanInput, new: Recipe) -> list[dict[str, Any]]:
     found = []
     paths = asked.facts.paths
     if isinstance(paths, Unknown):
         return [warning(paths.reason, "Paths on the host could not be looked at.", "Plan again.", blocks=True)]
-    what = {
-        asked.engine.model_path(new.argv): "The model",
-        new.argv[0]: "The program",
-        new.workdir: "The working directory",
-    }
+    what = {new.workdir: "The working directory"}
+    if not new.container:
+        what |= {asked.engine.model_path(new.argv) or "": "The model", new.argv[0]: "The program"}
     for path, there in paths.items():
         if not there and path in what:
             found.append(

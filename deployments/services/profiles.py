@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypedDict, Unpack
+from typing import Any, NotRequired, TypedDict, Unpack
 
 from django.contrib.auth.models import User
 from django.db import transaction
@@ -10,7 +10,8 @@ from django.db import transaction
 from controlpanel import audit
 from controlpanel.access import Action, require
 from controlpanel.refusal import Refused
-from deployments import commandline
+from deployments.commandline import Command, check_command
+from deployments.commandline.ports import port_of, said_port
 from deployments.engines.base import Engine
 from deployments.engines.registry import ENGINES
 from deployments.models import Profile, Revision
@@ -25,6 +26,7 @@ class LaunchFields(TypedDict):
     port: int
     ready_pattern: str
     notes: str
+    container: NotRequired[dict[str, Any]]
 
 
 def create_profile(
@@ -80,25 +82,29 @@ def add_revision(
 
 def _check_launch(engine: Engine, launch: LaunchFields) -> None:
     """Refuse what cannot be a launch of ``engine``."""
-    argv, workdir, port = launch["argv"], launch["workdir"], launch["port"]
-    try:
-        commandline.check_argv(argv)
-        commandline.check_env(launch["env"])
-    except ValueError as error:
-        raise Refused(str(error)) from error
+    workdir = launch["workdir"]
+    command = Command(launch["argv"], launch["env"], workdir, launch.get("container", {}))
     if workdir and (not workdir.startswith("/") or not workdir.isprintable()):
         raise Refused(f"{workdir!r} is not a full path.", hint="Write the working directory from / on.")
-    said = engine.flag(argv, engine.port_flags)
-    if said is not None and not said.isdecimal():
-        raise Refused(f"The command says port {said!r}.", hint="Write the port as a number, for example 30000.")
-    if not 1 <= port <= 65535:
-        raise Refused(f"There is no port {port}.", hint="Choose one from 1 to 65535.")
-    if said is not None and engine.port(argv) != port:
-        raise Refused(
-            f"The command says port {engine.port(argv)}, the profile says {port}.", hint="Make both the same."
-        )
+    try:
+        check_command(command)
+        _check_port(engine, command, launch["port"])
+    except ValueError as error:
+        raise Refused(str(error)) from error
     if not engine.ready and not launch["ready_pattern"]:
         raise Refused(
             "How to tell that this server is ready is not known.",
             hint="Give a text that its log shows when it is ready to answer.",
         )
+
+
+def _check_port(engine: Engine, command: Command, port: int) -> None:
+    """Refuse a port that is none, or not the one that the command says. Raises ValueError as ``port_of`` does."""
+    said = said_port(command, engine)
+    if said is not None and not said.isdecimal():
+        raise Refused(f"The command says port {said!r}.", hint="Write the port as a number, for example 30000.")
+    if not 1 <= port <= 65535:
+        raise Refused(f"There is no port {port}.", hint="Choose one from 1 to 65535.")
+    if said is not None and (expected := port_of(command, engine)) != port:
+        where = f"leads to port {expected} of the host" if command.container else f"says port {expected}"
+        raise Refused(f"The command {where}, the profile says {port}.", hint="Make both the same.")

@@ -82,6 +82,7 @@ def _intend(ctx: StepContext) -> Launch:
             "argv": ctx.revision.argv,
             "env": ctx.revision.env,
             "workdir": ctx.revision.workdir,
+            "container": ctx.revision.container,
             "port": ctx.revision.port,
         },
         memory_before=ctx.verified.data.get("memory", {}),

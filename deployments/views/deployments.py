@@ -15,7 +15,7 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 from controlpanel.access import Action, requires
 from controlpanel.views.asking import asking
 from deployments import services
-from deployments.flags import FlagRow, settings_of, side_by_side
+from deployments.flags import FlagRow, side_by_side
 from deployments.forms import DeploymentForm
 from deployments.models import Deployment, Launch, Revision
 from deployments.views import board
@@ -167,15 +167,11 @@ def _context(pk: int) -> dict[str, Any]:
     }
 
 
-def _settings(revision: Revision) -> dict[str, str]:
-    return settings_of(revision.argv, revision.env, revision.workdir)
-
-
 def _differences(running: Revision | None, other: Revision | None) -> list[FlagRow]:
     """The flags in which what serves differs from another revision."""
     if running is None or other is None or running.pk == other.pk:
         return []
-    return [row for row in side_by_side(_settings(running), _settings(other)) if row.changed]
+    return [row for row in side_by_side(running.settings, other.settings) if row.changed]
 
 
 @require_POST

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import Any, TypeGuard
 
 from django.contrib import messages
@@ -14,9 +13,10 @@ from django.views.decorators.http import require_GET, require_http_methods
 from controlpanel.access import Action, requires
 from controlpanel.views.asking import asking
 from deployments import services
+from deployments.commandline import write
 from deployments.engines.registry import ENGINES
-from deployments.flags import flags_of, side_by_side
-from deployments.forms import ProfileForm, RevisionForm, pretty
+from deployments.flags import around, flags_of, side_by_side
+from deployments.forms import ProfileForm, RevisionForm
 from deployments.models import Deployment, Launch, Profile, Revision
 
 
@@ -51,6 +51,7 @@ def new(request: HttpRequest) -> HttpResponse:
     except services.Refused as refused:
         return render(request, "deployments/profile_form.html", context | {"refused": refused}, status=409)
     messages.success(request, f"{profile.name} is created with revision 1.")
+    _tell(request, form)
     return redirect("deployments:profile", pk=profile.pk)
 
 
@@ -75,7 +76,14 @@ def revise(request: HttpRequest, pk: int) -> HttpResponse:
     except services.Refused as refused:
         return render(request, "deployments/profile_form.html", context | {"refused": refused}, status=409)
     messages.success(request, f"{made} is saved. Nothing changes on a host before a deployment is restarted with it.")
+    _tell(request, form)
     return _after(profile, deployment, made)
+
+
+def _tell(request: HttpRequest, form: RevisionForm) -> None:
+    """Say what was taken another way than it was written."""
+    for remark in form.remarks:
+        messages.warning(request, remark)
 
 
 def _says_the_same(launch: dict[str, Any], base: Revision) -> bool:
@@ -113,7 +121,7 @@ def profile(request: HttpRequest, pk: int) -> HttpResponse:
         "engine": ENGINES[found.engine].label if found.engine in ENGINES else found.engine,
         "revisions": revisions,
         "shown": shown,
-        "command": _typed(shown),
+        "command": write(shown.command),
         "deployments": deployments,
         "proven": {deployment.proven_revision_id for deployment in deployments},
         "served": set(served.values_list("revision_id", flat=True)),
@@ -141,15 +149,9 @@ def compare(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 def _rest(revision: Revision) -> dict[str, str]:
-    found = {"working directory": revision.workdir, "port": str(revision.port), "ready pattern": revision.ready_pattern}
-    return {name: value for name, value in found.items() if value}
-
-
-def _typed(revision: Revision) -> str:
-    """The exact command line, environment first, one flag a line."""
-    place = f"cd {shlex.quote(revision.workdir)} &&\n" if revision.workdir else ""
-    env = "".join(f"{name}={shlex.quote(value)} \\\n" for name, value in revision.env.items())
-    return place + env + pretty(revision.argv)
+    found = {"port": str(revision.port), "ready pattern": revision.ready_pattern}
+    around_it = around(revision.argv, revision.workdir, revision.container)
+    return around_it | {name: value for name, value in found.items() if value}
 
 
 def _is_number(text: str | None) -> TypeGuard[str]:

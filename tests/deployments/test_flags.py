@@ -51,3 +51,17 @@ def test_variables_and_the_directory_count_too() -> None:
         {"flag": "B=", "running": "2", "new": None, "proven": None},
         {"flag": "directory", "running": None, "new": "/srv", "proven": None},
     ]
+
+
+def test_what_is_around_the_command_counts_too() -> None:
+    docker = {"tool": "docker", "image": "img:1", "options": ["-v", "/a:/a", "--rm", "--volume=/b:/b", "-p8000:1"]}
+    left = settings_of(["numactl", "-N", "0", "-m", "0", "python", "-m", "x", "--tp", "2"], {}, "")
+    right = settings_of(["python", "-m", "x", "--tp", "2"], {}, "", docker)
+    assert compare(left, right, None) == [
+        {"flag": "started by", "running": "numactl -N 0 -m 0", "new": None, "proven": None},
+        {"flag": "image", "running": None, "new": "img:1", "proven": None},
+        {"flag": "container by", "running": None, "new": "docker", "proven": None},
+        {"flag": "docker --volume", "running": None, "new": "/a:/a, /b:/b", "proven": None},
+        {"flag": "docker --rm", "running": None, "new": "(set)", "proven": None},
+        {"flag": "docker --publish", "running": None, "new": "8000:1", "proven": None},
+    ]

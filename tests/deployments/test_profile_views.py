@@ -42,7 +42,7 @@ def test_a_pasted_command_line_becomes_revision_1(client_of: ClientOf, administr
 @pytest.mark.parametrize(
     ("field", "text", "sentence"),
     [
-        ("command", "python a.py | tee log", "needs a shell"),
+        ("command", "python a.py | less", "needs a shell"),
         ("command", "python a.py --api-key abc", "would show the secret"),
         ("command", "python a.py --api-k abc", "would show the secret"),
         ("command", "python a.py --x sk-abcdefghijklmnop", "would show the secret"),
@@ -100,8 +100,10 @@ def test_a_change_makes_a_new_revision(client_of: ClientOf, administrator: User,
 def test_a_form_that_is_saved_as_it_was_makes_no_revision(client_of: ClientOf, administrator: User) -> None:
     profile = make_profile()
     make_revision(
-        profile, argv=["python", "-m", "x.launch_server", "--name", "two words"], env={"A": "1"}, workdir="/w"
-    )
+        profile, argv=["python", "-m", "x.launch_server", "--name", "two words"],
+        env={"A": "1", "B": " x "}, workdir="/w",
+        container={"tool": "podman", "image": "img", "options": ["-v", "/a b:/c", "--network=host"]},
+    )  # fmt: skip
     client = client_of(administrator)
     path = f"/profiles/{profile.pk}/revise/?from=2"
     form = client.get(path).context["form"]
@@ -129,3 +131,72 @@ def test_two_revisions_compare_flag_by_flag(client_of: ClientOf, viewer: User) -
     right = make_revision(profile, argv=[*left.argv, "--disable-radix-cache"])
     page = client_of(viewer).get(f"/profiles/{profile.pk}/compare/?left={left.pk}&right={right.pk}").content.decode()
     assert "1 difference, marked." in page and "--disable-radix-cache" in page
+
+
+DOCKER = (
+    "docker run -d --gpus all -p 8000:31000 lmsysorg/sglang:v0.5.9 sglang serve /m --port 31000 2>&1 | tee /tmp/x.log"
+)
+
+
+def test_a_docker_run_becomes_a_container_and_says_what_was_left_out(
+    client_of: ClientOf, administrator: User, viewer: User
+) -> None:
+    answer = client_of(administrator).post("/profiles/new/", PROFILE | {"engine": "", "command": DOCKER}, follow=True)
+    page = answer.content.decode()
+    revision = Profile.objects.get().newest
+    assert (revision.profile.engine, revision.port) == ("sglang", 8000)
+    assert revision.argv == ["sglang", "serve", "/m", "--port", "31000"]
+    assert revision.container == {
+        "tool": "docker", "image": "lmsysorg/sglang:v0.5.9", "options": ["--gpus", "all", "-p", "8000:31000"]
+    }  # fmt: skip
+    assert "-d was left out" in page and "| tee was left out" in page and "lmsysorg/sglang:v0.5.9" in page
+    other = make_revision(revision.profile)
+    path = f"/profiles/{revision.profile_id}/compare/?left={revision.pk}&right={other.pk}"
+    page = client_of(viewer).get(path).content.decode()
+    assert "docker --publish" in page and "8000:31000" in page
+
+
+@pytest.mark.parametrize(
+    ("command", "engine"),
+    [("vllm serve /m", "vllm"), ("llama-server -m /m", "llama_server"), ("sglang serve /m", "sglang")],
+)
+def test_the_engine_is_the_one_that_the_command_starts(
+    client_of: ClientOf, administrator: User, command: str, engine: str
+) -> None:
+    client = client_of(administrator)
+    page = client.post("/profiles/new/", PROFILE | {"engine": "", "command": f"{command} --port x"}).content.decode()
+    assert f'<option value="{engine}" selected>' in page, "chosen in the form, where it can still be changed"
+    client.post("/profiles/new/", PROFILE | {"engine": "", "command": command})
+    assert Profile.objects.get().engine == engine
+
+
+def test_another_engine_may_be_chosen_and_is_said(client_of: ClientOf, administrator: User) -> None:
+    chosen = PROFILE | {"command": "vllm serve /m"}
+    page = client_of(administrator).post("/profiles/new/", chosen, follow=True).content.decode()
+    assert Profile.objects.get().engine == "sglang"
+    assert "The command starts vLLM, but the profile is for SGLang" in page
+
+
+def test_an_unknown_program_asks_when_it_is_ready(client_of: ClientOf, administrator: User) -> None:
+    answer = client_of(administrator).post(
+        "/profiles/new/", PROFILE | {"engine": "", "command": "/opt/tei --port 9000"}
+    )
+    page = answer.content.decode()
+    assert answer.status_code == 409 and "How to tell that this server is ready is not known" in page
+    assert '<option value="custom" selected>' in page and "/opt/tei --port 9000" in page
+
+
+@pytest.mark.parametrize(
+    ("command", "sentence"),
+    [
+        ("docker run img vllm serve /m", "No port of the host leads into the container"),
+        ("vllm serve ~/m", "~ would be filled in by a shell first"),
+        ("vllm serve /m –port 1", "is a typographic dash"),
+    ],
+)
+def test_a_command_that_cannot_be_taken_stays_in_the_form(
+    client_of: ClientOf, administrator: User, command: str, sentence: str
+) -> None:
+    answer = client_of(administrator).post("/profiles/new/", PROFILE | {"command": command})
+    page = answer.content.decode()
+    assert answer.status_code == 422 and sentence in page and command in page

@@ -177,3 +177,53 @@ def test_an_approver_does_not_ask_and_an_operator_edits_nothing(ask: Ask, approv
         ask(make_deployment(), actor=approver)
     with pytest.raises(PermissionDenied):
         services.add_revision(make_profile(), actor=operator, address="", **REVISION)
+
+
+DOCKER = {"tool": "docker", "image": "img:1", "options": ["-p", "8000:31000"]}
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({}, "leads to port 8000 of the host, the profile says 31000"),
+        (
+            {"port": 8000, "container": DOCKER | {"options": ["-e", "HF_TOKEN=x"]}},
+            "-e HF_TOKEN=... would show the secret",
+        ),
+        ({"container": DOCKER | {"options": ["-e", "RELAUNCH_LAUNCH_ID=x"]}}, "the panel's own"),
+        ({"port": 8000, "container": DOCKER | {"options": ["-d", "-p", "8000:31000"]}}, "does not read back"),
+        ({"container": DOCKER | {"options": ["--gpus"]}}, "needs a value"),
+        ({"container": DOCKER | {"options": ["x"]}}, "is not an option of docker run"),
+        ({"container": DOCKER | {"options": [1]}}, "its options are words"),
+        ({"container": DOCKER | {"image": " "}}, "name of an image"),
+        ({"container": DOCKER | {"tool": "rkt"}}, "docker or podman"),
+        ({"container": DOCKER, "argv": ["a\nb"]}, "line break"),
+        ({"container": DOCKER, "argv": ["a", "--api-key", "x"]}, "would show the secret"),
+    ],
+)
+def test_a_container_that_cannot_be_right(administrator: User, values: dict[str, Any], words: str) -> None:
+    given = REVISION | {"container": DOCKER} | values
+    with pytest.raises(Refused, match=words):
+        services.add_revision(make_profile(), actor=administrator, address="", **given)
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["nohup", "python"], "does not read back"),
+        (["sudo", "python"], "another user"),
+        (["docker", "run", "img"], "does not read back"),
+        (["bash", "-c", "python x"], "hides the command"),
+    ],
+)
+def test_what_would_be_something_else_when_it_is_pasted_again(administrator: User, argv: list[str], words: str) -> None:
+    with pytest.raises(Refused, match=words):
+        services.add_revision(make_profile(), actor=administrator, address="", **(REVISION | {"argv": argv}))
+
+
+def test_a_container_is_kept_and_its_port_is_the_hosts(administrator: User) -> None:
+    given = REVISION | {"container": DOCKER, "port": 8000}
+    made = services.add_revision(make_profile(), actor=administrator, address="", **given)
+    made.refresh_from_db()
+    assert (made.container, made.port) == (DOCKER, 8000)
+    assert made.command_line.startswith("A=1 docker run -p 8000:31000 img:1 python -m sglang.launch_server")

@@ -12,6 +12,7 @@ LLAMA_SERVER = Engine(
     default_port=8080,
     model_flags=("-m", "--model"),
     serves=re.compile(r"llama-server\b"),
+    image=re.compile(r"(?:^|/)llama\.cpp:(?:server|full)"),
     ready=(re.compile(r"(?:server is )?listening on "),),
     completion=completion_request(),
     metrics_path="/metrics",

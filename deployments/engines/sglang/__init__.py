@@ -12,6 +12,7 @@ SGLANG = Engine(
     default_port=30000,
     model_flags=("--model-path", "--model"),
     serves=re.compile(r"sglang\.launch_server|sglang serve\b|sglang/launch_server\.py"),
+    image=re.compile(r"(?:^|/)sglang(?=[:@-]|$)"),
     # The ready line alone lies on a port conflict: the warm-up may have talked to the old server. So both
     # lines must stand in this log, and the check step adds whose socket it is.
     ready=(re.compile(r"The server is fired up and ready to roll!"), re.compile(r"Uvicorn running on ")),

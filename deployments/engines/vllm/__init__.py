@@ -12,6 +12,7 @@ VLLM = Engine(
     default_port=8000,
     model_flags=("--model",),
     serves=re.compile(r"vllm serve\b|vllm\.entrypoints\.openai\.api_server"),
+    image=re.compile(r"(?:^|/)vllm(?:-openai)?(?=[:@-]|$)"),
     ready=(re.compile(r"Application startup complete\."),),
     completion=completion_request(),
     metrics_path="/metrics",

@@ -505,3 +505,21 @@ def test_another_deployments_server_on_the_cards_is_named_and_what_to_do_about_i
     (warning,) = plan(machine, kind="start", launches={launch: "embedder"}).data["warnings"]
     assert "python (pid 9, root, of deployment embedder)" in warning["text"]
     assert warning["todo"] == "Stop embedder first, or let chat share its cards with it under Edit."
+
+
+DOCKER = {"tool": "docker", "image": "img:1", "options": ["--network", "host"]}
+
+
+def test_a_revision_in_a_container_is_shown_but_not_started() -> None:
+    made = plan(serving_machine(), new=replace(NEW, container=DOCKER))
+    assert blocking(made) == ["qwen r2 runs in a container, which Relaunch cannot start yet."]
+    assert {"flag": "image", "running": "not known", "new": "img:1", "proven": None} in made.data["flags"]
+    assert paths_needed(ENGINES["sglang"], replace(NEW, container=DOCKER)) == [".", "/srv"], "the model is inside"
+    assert paths_needed(ENGINES["sglang"], replace(NEW, argv=(), container=DOCKER)) == [".", "/srv"]
+
+
+def test_where_uv_may_change_the_environment_it_is_said() -> None:
+    made = plan(serving_machine(), new=replace(NEW, argv=("uv", "run", "python", *NEW.argv[1:])))
+    assert "qwen r2 is started by uv run without --frozen." in [warning["text"] for warning in made.data["warnings"]]
+    frozen = plan(serving_machine(), new=replace(NEW, argv=("uv", "run", "--frozen", "python", *NEW.argv[1:])))
+    assert not any("uv run" in warning["text"] for warning in frozen.data["warnings"]) and not blocking(made)

@@ -1,38 +1,34 @@
 """Pasted command lines become words; what would need a shell is refused in words."""
 
-import shlex
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from deployments.commandline import ParsedCommand, check_argv, check_env, parse
+from deployments.commandline import Command, check_argv, check_env, parse
 
 
 @pytest.mark.parametrize(
     ("text", "parsed"),
     [
-        ("python -m x --port 1", ParsedCommand(["python", "-m", "x", "--port", "1"])),
-        ("  python \\\n  -m x \\\r\n --y  ", ParsedCommand(["python", "-m", "x", "--y"])),
-        ("A=1 B='two words' python", ParsedCommand(["python"], {"A": "1", "B": "two words"})),
-        ("env A=1 nohup python > log 2>&1 &", ParsedCommand(["python"], {"A": "1"})),
-        ("nohup setsid exec python >> /tmp/x.log 2>/dev/null </dev/null &", ParsedCommand(["python"])),
-        ("cd /opt/x && A=1 python", ParsedCommand(["python"], {"A": "1"}, "/opt/x")),
-        ("export X=1; cd /srv && python", ParsedCommand(["python"], {"X": "1"}, "/srv")),
+        ("python -m x --port 1", Command(["python", "-m", "x", "--port", "1"])),
+        ("  python \\\n  -m x \\\r\n --y  ", Command(["python", "-m", "x", "--y"])),
+        ("A=1 B='two words' python", Command(["python"], {"A": "1", "B": "two words"})),
+        ("env A=1 nohup python > log 2>&1 &", Command(["python"], {"A": "1"})),
+        ("nohup setsid exec python >> /tmp/x.log 2>/dev/null </dev/null &", Command(["python"])),
+        ("cd /opt/x && A=1 python", Command(["python"], {"A": "1"}, "/opt/x")),
+        ("export X=1; cd /srv && python", Command(["python"], {"X": "1"}, "/srv")),
         (
             "cd /srv; export X=1 Y='a b' && Z=3 python",
-            ParsedCommand(["python"], {"X": "1", "Y": "a b", "Z": "3"}, "/srv"),
+            Command(["python"], {"X": "1", "Y": "a b", "Z": "3"}, "/srv"),
         ),
-        ("cd '/opt/my models' && python", ParsedCommand(["python"], {}, "/opt/my models")),
-        ("python &> all.log", ParsedCommand(["python"])),
-        ('python --args \'{"a": "> b"}\'', ParsedCommand(["python", "--args", '{"a": "> b"}'])),
-        ('python --args "{\\"a\\": 1}"', ParsedCommand(["python", "--args", '{"a": 1}'])),
-        ("python --name a#b", ParsedCommand(["python", "--name", "a#b"])),
-        ("python --x=1 A=2", ParsedCommand(["python", "--x=1", "A=2"])),
-        ("python --price 5$", ParsedCommand(["python", "--price", "5$"])),
+        ("cd '/opt/my models' && python", Command(["python"], {}, "/opt/my models")),
+        ("python &> all.log", Command(["python"])),
+        ('python --args \'{"a": "> b"}\'', Command(["python", "--args", '{"a": "> b"}'])),
+        ('python --args "{\\"a\\": 1}"', Command(["python", "--args", '{"a": 1}'])),
+        ("python --name a#b", Command(["python", "--name", "a#b"])),
+        ("python --x=1 A=2", Command(["python", "--x=1", "A=2"])),
+        ("python --price 5$", Command(["python", "--price", "5$"])),
     ],
 )
-def test_what_is_understood(text: str, parsed: ParsedCommand) -> None:
+def test_what_is_understood(text: str, parsed: Command) -> None:
     assert parse(text) == parsed
 
 
@@ -44,8 +40,8 @@ def test_what_is_understood(text: str, parsed: ParsedCommand) -> None:
         ("nohup &", "Write the command"),
         ("python\0", "NUL"),
         ("python 'x", "quotes do not match"),
-        ("source venv/bin/activate\npython", "one command"),
-        ("python | tee log", "'|' needs a shell"),
+        ("cd /srv\npython a\npython b", "one command"),
+        ("python | less", "'|' needs a shell"),
         ("python && echo ok", "'&&' needs a shell"),
         ("a && python", "'&&' needs a shell"),
         ("cd && python", "'&&' needs a shell"),
@@ -53,7 +49,10 @@ def test_what_is_understood(text: str, parsed: ParsedCommand) -> None:
         ("export X=1; ls /srv; python", "Variables (X=1) belong into Environment"),
         ("export X; python", "';' needs a shell"),
         ("cd /a && cd /b && python", "into Working directory"),
-        ("cd /srv && source venv/bin/activate && python", "full path of its python"),
+        ("python | tee log | less", "'|' needs a shell"),
+        ("python & disown & echo", "'&' needs a shell"),
+        ("python >", "file's name is missing"),
+        ("python <(ls)", "needs a shell"),
         ("; python", "';' needs a shell"),
         ("export X=$HOME; python", "filled in by a shell"),
         ("python || true", "'||' needs a shell"),
@@ -84,27 +83,6 @@ def test_what_is_refused(text: str, words: str) -> None:
     assert words in str(refused.value)
     assert str(refused.value).endswith(".") or "for example" in str(refused.value)
     assert "abc" not in str(refused.value), "a secret is not repeated"
-
-
-plain = st.text(st.characters(blacklist_characters="\0\n\r`$&|;()", blacklist_categories=["Cs"]), max_size=12)
-names = st.from_regex(r"[A-Z_][A-Z0-9_]{0,8}", fullmatch=True).filter(lambda name: not name.endswith(("KEY", "TOKEN")))
-programs = st.from_regex(r"/[a-z/.-]{1,20}", fullmatch=True)
-
-
-@given(programs, st.lists(plain, max_size=6), st.dictionaries(names, plain, max_size=3))
-def test_what_is_shown_can_be_pasted_again(program: str, rest: list[str], env: dict[str, str]) -> None:
-    shown = " ".join([*(f"{name}={shlex.quote(value)}" for name, value in env.items()), shlex.join([program, *rest])])
-    assert parse(shown) == ParsedCommand([program, *rest], env)
-
-
-@given(st.text(max_size=60))
-def test_any_text_is_words_or_a_sentence(text: str) -> None:
-    try:
-        found = parse(text)
-    except ValueError as refused:
-        assert str(refused)
-    else:
-        assert found.argv
 
 
 @pytest.mark.parametrize(
