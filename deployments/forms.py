@@ -128,6 +128,14 @@ def _another_engine(command: Command, engine: Engine) -> list[str]:
     ]
 
 
+def free_name(name: str) -> str:
+    """The name of a profile that is not there yet. Raises ValidationError."""
+    name = readable(name)
+    if Profile.objects.filter(name=name).exists():
+        raise forms.ValidationError(f"There is already a profile named {name}: choose another name.")
+    return name
+
+
 class ProfileForm(RevisionForm):
     """A new profile with its first revision."""
 
@@ -145,10 +153,7 @@ class ProfileForm(RevisionForm):
 
     def clean_name(self) -> str:
         """A name that is free."""
-        name = readable(self.cleaned_data["name"])
-        if Profile.objects.filter(name=name).exists():
-            raise forms.ValidationError(f"There is already a profile named {name}: choose another name.")
-        return name
+        return free_name(self.cleaned_data["name"])
 
     def engine_for(self, command: Command) -> str:
         """The one that was chosen, else the one that the command starts, which is then chosen in the form."""

@@ -1,7 +1,7 @@
 from django.urls import path
 
 from deployments.lifecycle import JobKind
-from deployments.views import deployments, history, job, jobplan, overview, profiles
+from deployments.views import deployments, history, job, jobplan, overview, profile_files, profiles
 
 app_name = "deployments"
 
@@ -10,8 +10,11 @@ urlpatterns = [
     path("strip/", job.strip, name="strip"),
     path("profiles/", profiles.profiles, name="profiles"),
     path("profiles/new/", profiles.new, name="profile_new"),
+    path("profiles/import/", profile_files.bring, name="profile_import"),
     path("profiles/<int:pk>/", profiles.profile, name="profile"),
     path("profiles/<int:pk>/revise/", profiles.revise, name="revise"),
+    path("profiles/<int:pk>/clone/", profile_files.clone, name="profile_clone"),
+    path("profiles/<int:pk>/profile.yaml", profile_files.export, name="profile_export"),
     path("profiles/<int:pk>/compare/", profiles.compare, name="compare"),
     path("deployments/", deployments.deployments, name="deployments"),
     path("deployments/new/", deployments.new, name="deployment_new"),

@@ -76,15 +76,20 @@ def _check_words(argv: list[str]) -> None:
         raise ValueError("The command is too long (1,000 words and 100,000 characters at most).")
 
 
+def check_env_name(name: str) -> None:
+    """Refuse a name that no environment variable of a server may have. Raises ValueError with a sentence."""
+    if not ENV_NAME.fullmatch(name):
+        raise ValueError(f"{name!r} is not a name for an environment variable: capital letters, digits and _.")
+    if name in FORBIDDEN_ENV:
+        raise ValueError(f"{name} changes how every program is loaded; set it in the server's own environment.")
+    if name.startswith("RELAUNCH_"):
+        raise ValueError(f"{name} is the panel's own: the names that begin with RELAUNCH_ mark what it started.")
+
+
 def check_env(env: dict[str, str]) -> None:
     """Refuse environment variables that would change how programs load, or that show a secret."""
     for name, value in env.items():
-        if not ENV_NAME.fullmatch(name):
-            raise ValueError(f"{name!r} is not a name for an environment variable: capital letters, digits and _.")
-        if name in FORBIDDEN_ENV:
-            raise ValueError(f"{name} changes how every program is loaded; set it in the server's own environment.")
-        if name.startswith("RELAUNCH_"):
-            raise ValueError(f"{name} is the panel's own: the names that begin with RELAUNCH_ mark what it started.")
+        check_env_name(name)
         if is_secret_name(name) or mask_text(value) != value:
             raise ValueError(f"{name} looks like a secret. Keep it in the engine's own configuration on the host.")
         if "\0" in value or "\n" in value or "\r" in value or len(value) > 10_000:

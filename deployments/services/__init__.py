@@ -6,15 +6,18 @@ Each is one transaction that changes the rows and writes the audit entry; worker
 from controlpanel.refusal import Refused
 from deployments.services.deployments import create_deployment, mark_proven, update_deployment
 from deployments.services.jobs import answer_gate, cancel_job, request_job, why_not_answer
-from deployments.services.profiles import add_revision, create_profile
+from deployments.services.profiles import add_revision, check_import, clone_profile, create_profile, import_profile
 
 __all__ = [
     "Refused",
     "add_revision",
     "answer_gate",
     "cancel_job",
+    "check_import",
+    "clone_profile",
     "create_deployment",
     "create_profile",
+    "import_profile",
     "mark_proven",
     "request_job",
     "update_deployment",

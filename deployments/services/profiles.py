@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NotRequired, TypedDict, Unpack
+from typing import Any, NotRequired, TypedDict, Unpack, cast
 
 from django.contrib.auth.models import User
 from django.db import transaction
@@ -15,6 +15,7 @@ from deployments.commandline.ports import port_of, said_port
 from deployments.engines.base import Engine
 from deployments.engines.registry import ENGINES
 from deployments.models import Profile, Revision
+from deployments.profilefile import ProfileFile
 
 
 class LaunchFields(TypedDict):
@@ -108,3 +109,46 @@ def _check_port(engine: Engine, command: Command, port: int) -> None:
     if said is not None and (expected := port_of(command, engine)) != port:
         where = f"leads to port {expected} of the host" if command.container else f"says port {expected}"
         raise Refused(f"The command {where}, the profile says {port}.", hint="Make both the same.")
+
+
+def clone_profile(source: Revision, *, name: str, description: str, notes: str, actor: User, address: str) -> Profile:
+    """Make a profile of another name whose first revision is that of ``source``."""
+    launch = {field: getattr(source, field) for field in LaunchFields.__annotations__} | {"notes": notes}
+    with transaction.atomic():
+        profile = create_profile(
+            name=name, engine=source.profile.engine, description=description, actor=actor, address=address, **launch
+        )
+        audit.record("clone profile", actor=actor, target=profile, detail={"from": str(source)}, address=address)
+    return profile
+
+
+def import_profile(file: ProfileFile, *, name: str, into: Profile | None, actor: User, address: str) -> Profile:
+    """Make the profile of a file under ``name``, or its revisions the next ones of ``into``: all of them or none."""
+    require(actor, Action.EDIT_PROFILE)
+    check_import(file, into=into)
+    first, rest = file.revisions[0], file.revisions[1:]
+    with transaction.atomic():
+        if into is None:
+            head: dict[str, Any] = {"name": name, "engine": file.engine, "description": file.description}
+            profile = create_profile(**head, actor=actor, address=address, **first.launch)
+        else:
+            profile, rest = into, file.revisions
+        for revision in rest:
+            add_revision(profile, actor=actor, address=address, **revision.launch)
+        detail = {"profile of the file": file.name, "revisions": len(file.revisions)}
+        audit.record("import profile", actor=actor, target=profile, detail=detail, address=address)
+    return profile
+
+
+def check_import(file: ProfileFile, *, into: Profile | None) -> None:
+    """Refuse a file of which not every revision could be kept, and say which."""
+    if into is not None and into.engine != file.engine:
+        raise Refused(
+            f"{into} is for {ENGINES[into.engine].label}, the file for {ENGINES[file.engine].label}.",
+            hint="Import it under another name.",
+        )
+    for place, revision in enumerate(file.revisions, start=1):
+        try:
+            _check_launch(ENGINES[file.engine], cast(LaunchFields, revision.launch))
+        except Refused as refused:
+            raise Refused(f"Revision {place} of the file: {refused.message}", hint=refused.hint) from refused

@@ -132,20 +132,36 @@ def profile(request: HttpRequest, pk: int) -> HttpResponse:
 @require_GET
 @requires(Action.LOOK)
 def compare(request: HttpRequest, pk: int) -> HttpResponse:
-    """Two revisions side by side: ``left`` and ``right`` are revision ids of any profile of the same deployment."""
+    """Two revisions side by side: ``left`` and ``right`` are revision ids, of this profile or of ``other``'s."""
     found = get_object_or_404(Profile, pk=pk)
-    revisions = list(found.revisions.all())
-    right = _any_revision(request.GET.get("right")) or revisions[0]
-    left = _any_revision(request.GET.get("left")) or (revisions[1] if len(revisions) > 1 else right)
+    revisions = list(found.revisions.select_related("profile"))
+    left, right = _any_revision(request.GET.get("left")), _any_revision(request.GET.get("right"))
+    other = _other_profile(request.GET.get("other"), found, left, right)
+    left, right = (side if side and side.profile in (found, other) else None for side in (left, right))
+    if other is not None and other not in {side.profile for side in (left, right) if side}:
+        right = other.newest
+    right = right or revisions[0]
+    left = left or next((revision for revision in revisions if revision != right), right)
     rows = side_by_side(flags_of(left.argv), flags_of(right.argv))
     env = side_by_side(left.env, right.env)
     rest = side_by_side(_rest(left), _rest(right))
     context = {
-        "profile": found, "revisions": revisions, "left": left, "right": right,
+        "profile": found, "left": left, "right": right, "other": other,
+        "groups": [(found, revisions), *([(other, list(other.revisions.all()))] if other else [])],
+        "others": Profile.objects.exclude(pk=pk),
         "tables": [("Flags", rows), ("Environment", env), ("Place", rest)],
         "changes": sum(row.changed for row in [*rows, *env, *rest]),
     }  # fmt: skip
     return render(request, "deployments/compare.html", context)
+
+
+def _other_profile(asked: str | None, found: Profile, *sides: Revision | None) -> Profile | None:
+    """The second profile of a comparison: the one that was chosen, else that of a revision that is not ours."""
+    if asked == "":
+        return None
+    if _is_number(asked):
+        return Profile.objects.exclude(pk=found.pk).filter(pk=int(asked)).first()
+    return next((side.profile for side in sides if side is not None and side.profile_id != found.pk), None)
 
 
 def _rest(revision: Revision) -> dict[str, str]:
