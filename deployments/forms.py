@@ -108,7 +108,7 @@ class RevisionForm(forms.Form):
             "container": dict(command.container),
             "port": port,
             "ready_pattern": cleaned.get("ready_pattern", ""),
-            "notes": cleaned.get("notes", ""),
+            "notes": cleaned.get("notes", "").replace("\r\n", "\n"),
         }
         return cleaned
 

@@ -26,6 +26,11 @@ class CloneForm(forms.Form):
         """A name that is free."""
         return free_name(self.cleaned_data["name"])
 
+    def clean_notes(self) -> str:
+        """With plain line ends, as a file has them."""
+        notes: str = self.cleaned_data["notes"]
+        return notes.replace("\r\n", "\n")
+
 
 class ImportForm(forms.Form):
     """A profile's file, pasted or chosen. After ``is_valid`` ``file`` and ``into`` say what would be made.
@@ -35,11 +40,12 @@ class ImportForm(forms.Form):
 
     upload = forms.FileField(label="File", required=False, max_length=200)
     text = forms.CharField(
-        label="Or its text",
+        label="Text of the file",
         required=False,
         max_length=LARGEST,
         strip=False,
         widget=forms.Textarea(attrs=PLAIN | {"rows": 14}),
+        help_text="Choose a file, or paste here what is in it.",
     )
     name = forms.CharField(
         label="Name here",

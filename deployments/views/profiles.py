@@ -83,7 +83,7 @@ def revise(request: HttpRequest, pk: int) -> HttpResponse:
 def _tell(request: HttpRequest, form: RevisionForm) -> None:
     """Say what was taken another way than it was written."""
     for remark in form.remarks:
-        messages.warning(request, remark)
+        messages.info(request, remark)
 
 
 def _says_the_same(launch: dict[str, Any], base: Revision) -> bool:

@@ -34,11 +34,11 @@ def test_a_clone_begins_as_the_chosen_revision_is(client_of: ClientOf, administr
     path = f"/profiles/{profile.pk}/clone/?from=2"
     page = client.get(path).content.decode()
     assert "sglang serve /m" in page and "As chat r2." in page and "The team&#x27;s chat" in page
-    answer = client.post(path, {"name": "chat-b", "description": "Another", "notes": "to try"})
+    answer = client.post(path, {"name": "chat-b", "description": "Another", "notes": "to\r\ntry"})
     made = Profile.objects.get(name="chat-b")
     assert answer["Location"] == f"/profiles/{made.pk}/" and made.engine == "sglang" and made.description == "Another"
     revision, source = made.newest, profile.newest
-    assert (revision.number, revision.notes, revision.created_by) == (1, "to try", administrator)
+    assert (revision.number, revision.notes, revision.created_by) == (1, "to\ntry", administrator)
     for field in ("argv", "env", "workdir", "port", "ready_pattern", "container"):
         assert getattr(revision, field) == getattr(source, field)
     assert actions() == ["add profile", "add revision", "clone profile"]
@@ -120,6 +120,12 @@ def test_what_was_changed_after_it_was_shown_is_shown_again(client_of: ClientOf,
     assert look(client, text, name="c", shown=mark).status_code == 200
     assert Profile.objects.count() == 1
     assert look(client, text.replace("\n", "\r\n"), name="b", shown=mark).status_code == 302, "as a browser sends it"
+
+
+def test_what_is_read_another_way_than_it_is_written_is_said(client_of: ClientOf, administrator: User) -> None:
+    text = "relaunch: 1\nprofile: p\nengine: vllm\nrevisions:\n- command: vllm serve /m | tee log\n  port: 8000\n"
+    page = look(client_of(administrator), text).content.decode()
+    assert "| tee was left out" in page and "vllm serve /m</pre>" in page
 
 
 def test_an_existing_profile_gets_revisions_only_when_told(client_of: ClientOf, administrator: User) -> None:

@@ -92,9 +92,10 @@ def test_a_change_makes_a_new_revision(client_of: ClientOf, administrator: User,
     assert client_of(operator).get(path).status_code == 403
     client = client_of(administrator)
     assert "--mem-fraction-static 0.88" in client.get(path).content.decode()
-    client.post(path, {"command": "python -m sglang.launch_server --port 30000 --tp 8", "notes": "eight cards"})
+    notes = "eight cards,\r\nfor the fair"
+    client.post(path, {"command": "python -m sglang.launch_server --port 30000 --tp 8", "notes": notes})
     assert [revision.number for revision in profile.revisions.all()] == [2, 1]
-    assert profile.newest.notes == "eight cards"
+    assert profile.newest.notes == "eight cards,\nfor the fair"
 
 
 def test_a_form_that_is_saved_as_it_was_makes_no_revision(client_of: ClientOf, administrator: User) -> None:
