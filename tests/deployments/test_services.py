@@ -13,6 +13,7 @@ from controlpanel.models import AuditEntry
 from deployments import services
 from deployments.lifecycle import JobState
 from deployments.models import Deployment, Job, Profile, Revision
+from deployments.profilefile import read_file
 from deployments.services import Refused
 from hosts.models import Host
 from tests.factories import make_deployment, make_gpu, make_host, make_job, make_launch, make_profile, make_revision
@@ -219,6 +220,14 @@ def test_a_container_that_cannot_be_right(administrator: User, values: dict[str,
 def test_what_would_be_something_else_when_it_is_pasted_again(administrator: User, argv: list[str], words: str) -> None:
     with pytest.raises(Refused, match=words):
         services.add_revision(make_profile(), actor=administrator, address="", **(REVISION | {"argv": argv}))
+
+
+def test_a_file_of_another_engine_adds_nothing_to_a_profile(administrator: User) -> None:
+    text = "relaunch: 1\nprofile: p\nengine: vllm\nrevisions:\n- command: vllm serve /m\n  port: 8000\n"
+    profile = make_profile(name="p", engine="sglang")
+    with pytest.raises(Refused, match=r"p is for SGLang, the file for vLLM\."):
+        services.import_profile(read_file(text), name="p", into=profile, actor=administrator, address="")
+    assert actions() == [] and profile.revisions.count() == 1
 
 
 def test_a_container_is_kept_and_its_port_is_the_hosts(administrator: User) -> None:

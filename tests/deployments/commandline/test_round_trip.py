@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
 from deployments.commandline import Command, check_command, on_one_line, parse, read_env, write, write_env
 
-few = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+few = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 words = st.text(st.characters(blacklist_characters="\0\n\r", blacklist_categories=["Cs"]), max_size=12)
 awkward = st.sampled_from(
     ["", " ", "'", '"', "\\", "$HOME", "~", "#", "A=1", "&&", "|", ">x", "{a,b}", "`x`", "–x", "“x”", "\u00a0", "--",
@@ -64,6 +64,10 @@ def may_be_kept(command: Command) -> None:
 
 
 @few
+@example([], "command:", ["x"], {}, "")
+@example([], "A=1", ["x"], {}, "")
+@example([], "#", ["x"], {}, "/a b")
+@example(["numactl", "-N", "0"], "{x}", ["", "--y", "it's"], {"A": "~"}, "")
 @given(prefixes, programs, some_words, environments, folders)
 def test_a_command(prefix: list[str], program: str, rest: list[str], env: dict[str, str], workdir: str) -> None:
     assume(not (prefix and program in ("A=1", "#")) and program.rpartition("/")[2] not in ("sh", "su", "cd"))
@@ -91,7 +95,7 @@ pieces = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.one_of(st.text(max_size=60), st.lists(pieces, max_size=14).map("".join)))
 def test_any_text_is_refused_in_words_or_reads_back_exactly(text: str) -> None:
     try:
