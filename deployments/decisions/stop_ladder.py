@@ -52,6 +52,8 @@ class Record:
     """Something may start it again that could not be asked not to."""
     manager_identity: tuple[str, ...] = ()
     """By which the manager is known again; empty for none."""
+    uid: int | None = None
+    """The user of the root; None: not recorded."""
 
     @classmethod
     def load(cls, data: Mapping[str, Any]) -> Self:
@@ -68,6 +70,7 @@ class Record:
             data.get("newest"),
             data.get("may_return", False),
             tuple(data.get("manager_identity", ())),
+            data.get("uid"),
         )
 
     def living(self, alive: Mapping[int, str]) -> tuple[Who, ...]:

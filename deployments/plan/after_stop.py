@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from deployments.decisions.stop_ladder import Record
 from deployments.plan.cards import deployment_of
 from deployments.plan.manager import LOGINS, UNIT, Manager, ManagerKind, ancestors, find_manager, waiting
-from deployments.plan.serving import Serving, marked
+from deployments.plan.marks import launch_of_log, marks, undecided
+from deployments.plan.serving import Serving
 from hosts.probe.facts import HostFacts
 from hosts.probe.frames import Unknown
 from hosts.probe.processes import Process, ProcessTable
@@ -58,9 +59,9 @@ def left_over(facts: HostFacts, stopped: Stopped) -> tuple[Process, ...]:
     if isinstance(facts.processes, Unknown):
         return ()
     table, root = facts.processes, stopped.record.root
-    # Root reads everybody's environment, and anybody can put a marker into his own.
-    user = None if isinstance(facts.host, Unknown) else facts.host.uid or None
-    pids = {pid for pid, launch in marked(facts, user) if launch in stopped.launches}
+    pids = {
+        mark.pid for mark in marks(facts, server=stopped.record.uid) if mark.counts and mark.launch in stopped.launches
+    }
     # A number is not given away while a group or session has it; whoever has it now has begun his own.
     leader = None if root is None else table.by_pid.get(root[0])
     if root is not None and (leader is None or leader.start_time == root[1]):
@@ -74,6 +75,25 @@ def left_over(facts: HostFacts, stopped: Stopped) -> tuple[Process, ...]:
         for process in found.values()
         if (process.pid, process.start_time) not in recorded and not process.is_dead_zombie
     )
+
+
+def survivors(facts: HostFacts, stopped: Stopped | None) -> tuple[int, ...] | None:
+    """Processes of the old server that still live, recorded or left over; those of another boot cannot. None: could not
+    be seen.
+    """
+    if stopped is None:
+        return ()
+    record = stopped.record
+    if isinstance(facts.processes, Unknown) or undecided(facts, stopped.launches, server=record.uid):
+        return None
+    if not isinstance(facts.host, Unknown) and facts.host.boot_id != record.boot_id:
+        return ()
+    found = []
+    for pid, start in record.processes:
+        process = facts.processes.by_pid.get(pid)
+        if process is not None and process.start_time == start and not process.is_dead_zombie:
+            found.append(pid)
+    return (*found, *(process.pid for process in left_over(facts, stopped)))
 
 
 def who_is_back(
@@ -111,7 +131,7 @@ def new_processes(facts: HostFacts, stopped: Stopped, in_the_way: Collection[int
     left over from it, or is a server of another deployment."""
     if isinstance(facts.processes, Unknown):
         return []
-    left = {process.pid for process in left_over(facts, stopped)}
+    left, logs = {process.pid for process in left_over(facts, stopped)}, launch_of_log(facts)
     return [
         process
         for process in facts.processes.by_pid.values()
@@ -119,12 +139,8 @@ def new_processes(facts: HostFacts, stopped: Stopped, in_the_way: Collection[int
         and process.pid not in left
         and not process.is_dead_zombie
         and (process.pid in in_the_way or process.comm in stopped.record.names)
-        and not _of_another(facts, facts.processes, process, stopped)
+        and not deployment_of(process, facts.processes, logs, stopped.others)
     ]
-
-
-def _of_another(facts: HostFacts, table: ProcessTable, process: Process, stopped: Stopped) -> bool:
-    return not isinstance(facts.files, Unknown) and bool(deployment_of(process, facts.files, table, stopped.others))
 
 
 def wanted(facts: HostFacts, stopped: Stopped, in_the_way: Collection[int]) -> frozenset[int]:

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from deployments.decisions.verify import TOLERANCE_MIB, CardSeen, HolderSeen, limit_for
+from deployments.plan.marks import launch_of_log
 from deployments.plan.sharing import Rules
 from deployments.plan.words import command_of, user_of
 from hosts.baseline import HEADLESS_CEILING_MIB
 from hosts.probe.facts import HostFacts
 from hosts.probe.frames import Unknown
-from hosts.probe.holders import HOUSEKEEPERS, OpenFiles
+from hosts.probe.holders import HOUSEKEEPERS
 from hosts.probe.processes import Process, ProcessTable
 
 CARDS_VARIABLE = "CUDA_VISIBLE_DEVICES"
@@ -117,7 +118,7 @@ def holders(
     if isinstance(facts.processes, Unknown):
         return facts.processes
     names = names_of_files(facts, labels)
-    on_node = _on_node(ours, facts, facts.processes)
+    on_node, logs = _on_node(ours, facts, facts.processes), launch_of_log(facts)
     strangers: list[HolderSeen] = []
     co_tenants: list[HolderSeen] = []
     for holder in facts.files.holders:
@@ -125,7 +126,7 @@ def holders(
         process = facts.processes.by_pid.get(holder.pid)
         if not held or process is None or process.is_dead_zombie or process.comm in HOUSEKEEPERS:
             continue
-        seen = _holder(facts, process, held, deployment=deployment_of(process, facts.files, facts.processes, launches))
+        seen = _holder(facts, process, held, deployment=deployment_of(process, facts.processes, logs, launches))
         if (process.pid, process.start_time) in ours or process.pid in on_node:
             continue
         users = {facts.owners.get(process.pid, ""), "" if process.uid is None else str(process.uid)} - {""}
@@ -145,15 +146,17 @@ def _holder(facts: HostFacts, process: Process, held: Sequence[str], *, deployme
     return HolderSeen(process.pid, process.start_time, name, user, tuple(held), deployment, inner)
 
 
-def deployment_of(process: Process, files: OpenFiles, table: ProcessTable, launches: Mapping[str, str]) -> str:
-    """Whose server it is: its own log's or that of the nearest process above it, which no stranger can choose."""
-    launch_of = dict(files.launches)  # by the log they write to, which no process of another user can
+def deployment_of(process: Process, table: ProcessTable, logs: Mapping[int, str], launches: Mapping[str, str]) -> str:
+    """Whose server it is: its own log's or that of the nearest process above it, which no stranger can choose.
+
+    ``logs``: pid -> the launch to whose log it writes, as far as that is to be believed.
+    """
     above: Process | None = process
     for _ in range(MAX_ANCESTORS):
         if above is None or above.pid <= 1:
             return ""
-        if above.pid in launch_of:
-            return launches.get(launch_of[above.pid], "")
+        if above.pid in logs:
+            return launches.get(logs[above.pid], "")
         above = table.by_pid.get(above.parent)
     return ""
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from deployments.plan.marks import marks, undecided
 from hosts.probe.facts import HostFacts
 from hosts.probe.frames import Unknown
 from hosts.probe.processes import HostIdentity, Process, ProcessTable
@@ -63,7 +64,7 @@ def find_serving(
     if isinstance(facts.processes, Unknown):
         return facts.processes
     launched = _launched(facts, facts.host, facts.processes, launch, earlier)
-    if launched.processes:
+    if isinstance(launched, Unknown) or launched.processes:
         return launched
     owners = port_owners(facts, port)
     if isinstance(owners, Unknown):
@@ -77,39 +78,21 @@ def find_serving(
 
 def _launched(
     facts: HostFacts, host: HostIdentity, table: ProcessTable, launch: KnownLaunch | None, earlier: Collection[str]
-) -> Serving:
+) -> Serving | Unknown:
     """The recorded process and its descendants, and whatever carries a launch's marker, also outside the tree."""
     root = _recorded(host, table, launch) if launch is not None else None
     ours = {*earlier, *([launch.launch_id] if launch is not None else [])}
+    user = root.uid if root is not None else None
+    if unknown := undecided(facts, ours, server=user):
+        return unknown
     found = {process.pid: process for process in (table.tree(root.pid) if root is not None else ())}
-    for pid, marker in marked(facts, _user(host, table, root)):
-        if marker in ours:
-            found |= {process.pid: process for process in table.tree(pid)}
+    for mark in marks(facts, server=user):
+        if mark.counts and mark.launch in ours:
+            found |= {process.pid: process for process in table.tree(mark.pid)}
     processes = _alive(tuple(found.values()))
     how = "recorded at its launch" if root is not None else "carries the launch's marker"
     lives = root is not None and root in processes
     return Serving(root if lives else None, processes, how, is_launched=lives)
-
-
-def _user(host: HostIdentity, table: ProcessTable, root: Process | None) -> int | None:
-    """Whose processes a server of ours consists of: its own user's, else the login's; None where root looks."""
-    if root is not None and root.uid is not None:
-        return root.uid
-    return host.uid or None
-
-
-def marked(facts: HostFacts, user: int | None) -> Iterator[tuple[int, str]]:
-    """(pid, launch) by environment, and by the log that a process writes to.
-
-    Anybody can put our marker into an environment, but only ``user`` can write to the log.
-    """
-    if not isinstance(facts.markers, Unknown) and not isinstance(facts.processes, Unknown):
-        for pid, marker in facts.markers.items():
-            process = facts.processes.by_pid.get(pid)
-            if process is not None and (user is None or process.uid == user):
-                yield pid, marker
-    if not isinstance(facts.files, Unknown):
-        yield from facts.files.launches
 
 
 def _recorded(host: HostIdentity, table: ProcessTable, launch: KnownLaunch) -> Process | None:

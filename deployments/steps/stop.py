@@ -72,6 +72,7 @@ def _record(ctx: StepContext) -> None:
         command=mask_text(_command(made)),
         names=sorted({process.comm for process in made.serving.processes}),
         newest=made.newest,
+        uid=root.uid if root is not None else None,
         may_return=made.manager is not None and not _through(ctx, made),
     )
     if made.serving.processes:

@@ -29,7 +29,7 @@ from deployments.decisions.verify import (
 )
 from deployments.lifecycle import CheckStatus, JobKind, ServiceState
 from deployments.models import Check, Deployment
-from deployments.plan.after_stop import Stopped, left_over
+from deployments.plan.after_stop import Stopped, survivors
 from deployments.plan.cards import Held, cards_seen, labels_of
 from deployments.plan.collect import LookForOthers, cards_of, launches_of_others, look_at_node, names_asked, others_of
 from deployments.plan.health import cards_usable
@@ -129,7 +129,7 @@ def _look(ctx: StepContext, record: Record | None, planned: Planned) -> Looked:
     with ctx.link() as transport:
         for facts in watch(
             transport,
-            sections=(*SECTIONS, *_users(ctx)),
+            sections=(*SECTIONS, *names_asked(ctx)),
             every=EVERY_SECONDS,
             eager=EAGER_SECONDS,
             slot=f"verify-{panel_id()}-{ctx.deployment.pk}",
@@ -164,12 +164,6 @@ def _look(ctx: StepContext, record: Record | None, planned: Planned) -> Looked:
     raise StepFailed("The host stopped sending readings before there was a verdict.", hint="Ask for the job again.")
 
 
-def _users(ctx: StepContext) -> tuple[str, ...]:
-    """The sections that tell whose a process is, where that decides who may share the cards."""
-    names = names_asked(ctx)
-    return ("uids", *names) if names else ()
-
-
 def _unless_it_returns(ctx: StepContext, facts: HostFacts, stopped: Stopped | None, elapsed: float) -> Verdict:
     """Free, unless the server has been started again and has not reached the cards yet, or may be at any moment."""
     if back := is_back(ctx, facts, stopped):
@@ -185,10 +179,10 @@ def _round(
     cards: tuple[CardSeen, ...],
     port: PortVerdict,
 ) -> Round:
-    survivors = _survivors(facts, stopped)
+    old = survivors(facts, stopped)
     if isinstance(others, Unknown):
-        return Round(cards, survivors, None, port.free, others.reason, port.text)
-    return Round(cards, survivors, others.strangers, port.free, "", port.text, others.missing)
+        return Round(cards, old, None, port.free, others.reason, port.text)
+    return Round(cards, old, others.strangers, port.free, "", port.text, others.missing)
 
 
 @dataclass(frozen=True)
@@ -211,25 +205,6 @@ def _sorted(ctx: StepContext, held: Held | Unknown, planned: Planned, *, from_no
     inside = not from_node and ctx.host.machine != ctx.host
     strangers = tuple(holder for holder in held.all if not planned.covers(holder, inside=inside))
     return Others(strangers, () if inside else planned.missing(held.all))
-
-
-def _survivors(facts: HostFacts, stopped: Stopped | None) -> tuple[int, ...] | None:
-    """Processes of the old server that still live, recorded or left over; those of another boot cannot. None: could not
-    be seen.
-    """
-    if stopped is None:
-        return ()
-    record = stopped.record
-    if isinstance(facts.processes, Unknown):
-        return None
-    if not isinstance(facts.host, Unknown) and facts.host.boot_id != record.boot_id:
-        return ()
-    found = []
-    for pid, start in record.processes:
-        process = facts.processes.by_pid.get(pid)
-        if process is not None and process.start_time == start and not process.is_dead_zombie:
-            found.append(pid)
-    return (*found, *(process.pid for process in left_over(facts, stopped)))
 
 
 def _usable(ctx: StepContext, facts: HostFacts, outer: HostFacts | None) -> tuple[list[Check], tuple[str, ...]]:

@@ -78,6 +78,8 @@ def read_facts(frame: Frame, *, measured_at: datetime, paths: tuple[str, ...] = 
         section = frame.get(name)
         return section if isinstance(section, Unknown) else parse(section)
 
+    files = read("fds", parse_open_files)
+    owners = {} if isinstance(files, Unknown) else files.owners
     gpu_section = "gpus" if "gpus" in sections else "memory"
     return HostFacts(
         measured_at=measured_at,
@@ -86,12 +88,12 @@ def read_facts(frame: Frame, *, measured_at: datetime, paths: tuple[str, ...] = 
         again=tuple(parse_gpus(sections, name=name) for name in AGAIN if name in sections),
         apps=read("apps", parse_apps),
         devices=read("devices", lambda section: tuple(section.text.split())),
-        processes=read("procs", lambda section: parse_processes(section, sections.get("uids"))),
+        processes=read("procs", lambda section: parse_processes(section, sections.get("uids"), owners)),
         nspids=read("nspids", parse_nspids),
         markers=read("markers", parse_markers),
         listeners=read("listeners", parse_listeners),
         ports=_ports(sections),
-        files=read("fds", parse_open_files),
+        files=files,
         device_files=parse_minors(sections["minors"]) if "minors" in sections else DeviceFiles(),
         kernel=read("kernel", parse_kernel_log),
         nodes=read("nodes", parse_nodes),

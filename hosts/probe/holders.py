@@ -1,7 +1,9 @@
 """Who has a card's device file, or a port's socket, open. PURE."""
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from hosts.probe.frames import Section, Unknown
 
@@ -12,6 +14,8 @@ HEADER = re.compile(r"^/proc/(\d+)(?:/task/(\d+))?/fd:$", re.ASCII)
 DEVICE = re.compile(r" -> (/dev/nvidia\S*)", re.ASCII)
 SOCKET = re.compile(r" -> socket:\[(\d+)\]$", re.ASCII)
 LAUNCH_LOG = re.compile(r" [12] -> /\S*/\.relaunch/[0-9a-f]+/\d+/launches/([0-9a-f-]{36})/log$", re.ASCII)
+OWNER = re.compile(r"^d\S+\s+\d+\s+(\d{1,10})\s.*\s\.\.$", re.ASCII)
+"""The directory above that of a process's files: the process itself."""
 CARD = re.compile(r"/dev/nvidia(\d{1,3})", re.ASCII)
 
 
@@ -36,7 +40,10 @@ class OpenFiles:
     partial: bool
     launches: tuple[tuple[int, str], ...] = ()
     """(pid, launch): processes whose output goes to the log of one of our launches. Unlike an environment, which
-    a process that changes its title overwrites, that stays true."""
+    a process that changes its title overwrites, that stays true. But anybody can make a file of that name: whose word
+    counts is for ``deployments/plan/marks.py`` to say."""
+    owners: Mapping[int, int] = field(default_factory=lambda: MappingProxyType({}))
+    """pid -> its user, of every process whose files could be listed."""
 
     def owners_of(self, inode: int) -> tuple[int, ...]:
         """The pids that have this socket open."""
@@ -51,11 +58,14 @@ def parse_open_files(section: Section) -> OpenFiles | Unknown:
     devices: dict[int, set[str]] = {}
     sockets: list[tuple[int, int]] = []
     launches: list[tuple[int, str]] = []
+    owners: dict[int, int] = {}
     partial = False
     here: int | None = None
     for line in section.text.split("\n"):
         if header := HEADER.match(line):
             here = int(header.group(1))
+        elif here is not None and (owner := OWNER.match(line)):
+            owners.setdefault(here, int(owner.group(1)))
         elif line.startswith("ls:"):
             partial = partial or "ermission denied" in line
         elif here is not None and (device := DEVICE.search(line)):
@@ -67,4 +77,4 @@ def parse_open_files(section: Section) -> OpenFiles | Unknown:
     if here is None:
         return Unknown("The host did not list which files its processes have open.")
     holders = tuple(Holder(pid, frozenset(names)) for pid, names in sorted(devices.items()))
-    return OpenFiles(holders, tuple(dict.fromkeys(sockets)), partial, tuple(dict.fromkeys(launches)))
+    return OpenFiles(holders, tuple(dict.fromkeys(sockets)), partial, tuple(dict.fromkeys(launches)), owners)

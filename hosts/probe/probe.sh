@@ -49,6 +49,7 @@ look_at_host() {
   read -r name </proc/sys/kernel/hostname
   read -r up _ </proc/uptime
   printf 'boot_id %s\nhostname %s\nuptime %s\npid_namespace %s\n' "$boot" "$name" "$up" "$PID_NAMESPACE"
+  printf 'sudo_uid %s\n' "$SUDO_UID" # whose login it is where sudo has made us root
   tell_lines Uid: </proc/self/status
   tell_lines MemTotal: MemAvailable: </proc/meminfo
   done_with 0
@@ -335,8 +336,9 @@ look_at_files() {
   threads=
   case $procs in '' | *') Z '*) see_headless ;; esac
   # shellcheck disable=SC2086  # patterns and lists that are meant to be split
-  # -q: a file's name may hold line breaks.
-  walk=$(ls -lq /proc/[0-9]*/fd $threads 2>&1 | grep -E "^/proc/.*:\$|ermission denied|$held")
+  # -q: a file's name may hold line breaks. -an: ".." is the process itself, with its user; the links' own user says
+  # nothing, for whoever forbids that his memory is dumped makes them look like root's.
+  walk=$(ls -alnq /proc/[0-9]*/fd $threads 2>&1 | grep -E "^/proc/.*:\$|ermission denied| \.\.\$|$held")
   begin fds
   printf '%s\n' "$walk"
   done_with 0

@@ -34,6 +34,8 @@ class HostIdentity:
     uid: int
     memory_total_mib: int | Unknown
     memory_available_mib: int | Unknown
+    login_uid: int = 0
+    """As whom the panel logs in, which is another than ``uid`` where sudo has made the probe root."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +111,12 @@ def parse_host(section: Section) -> HostIdentity | Unknown:
         uid=int(uid.group(1)),
         memory_total_mib=_kib_as_mib(kib.get("MemTotal")),
         memory_available_mib=_kib_as_mib(kib.get("MemAvailable")),
+        login_uid=_login_uid(int(uid.group(1)), words.get("sudo_uid", "")),
     )
+
+
+def _login_uid(uid: int, sudo_uid: str) -> int:
+    return int(sudo_uid) if uid == 0 and re.fullmatch(r"\d{1,10}", sudo_uid, re.ASCII) else uid
 
 
 def _kib_as_mib(text: str | None) -> int | Unknown:
@@ -130,9 +137,14 @@ def parse_stat(line: str) -> Process | None:
     return Process(pid, comm, cells[0], parent, group, session, threads, start)
 
 
-def parse_processes(section: Section, uids: Section | None = None) -> ProcessTable | Unknown:
-    """The process table. Unknown when not one line is whole: there is always at least the asker itself."""
-    owners = parse_uids(uids) if uids is not None else {}
+def parse_processes(
+    section: Section, uids: Section | None = None, owners: Mapping[int, int] = MappingProxyType({})
+) -> ProcessTable | Unknown:
+    """The process table. Unknown when not one line is whole: there is always at least the asker itself.
+
+    ``owners``: pid -> user, as another section tells it, which counts where ``uids`` does not tell.
+    """
+    owners = {**owners, **(parse_uids(uids) if uids is not None else {})}
     table: dict[int, Process] = {}
     for line in section.text.split("\n"):
         process = parse_stat(line)

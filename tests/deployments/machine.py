@@ -55,6 +55,10 @@ class Machine:
     free_mib: int = 50_000
     missing_paths: set[str] = field(default_factory=set)
     partial: bool = False
+    login: int = 0
+    """The user who looks."""
+    by_sudo: bool = False
+    """Sudo has made that root."""
     cgroups: dict[int, str] = field(default_factory=dict)
     known: tuple[str, ...] = ()
     """Cards of which the kernel tells, whether or not the driver lists them."""
@@ -136,9 +140,10 @@ class Machine:
         return read_facts(Frame(MappingProxyType(sections), complete=True), measured_at=NOW, paths=paths)
 
     def _host(self) -> str:
+        uid = 0 if self.by_sudo else self.login
         return (
             f"boot_id {self.boot}\nhostname gpu-machine\nuptime 5000.00\npid_namespace pid:[4026531836]\n"
-            "Uid:\t0\t0\t0\t0\nMemTotal: 65536000 kB\n"
+            f"sudo_uid {self.login if self.by_sudo else ''}\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\nMemTotal: 65536000 kB\n"
             "/proc/meminfo:MemAvailable: 65536000 kB\n"
         )
 
@@ -208,7 +213,7 @@ class Machine:
         if self.partial:
             lines.append("ls: cannot open directory '/proc/9/fd': Permission denied")
         for proc in self.procs.values():
-            lines.append(f"/proc/{proc.pid}/fd:")
+            lines += [f"/proc/{proc.pid}/fd:", f"dr-xr-xr-x 9 {proc.uid} {proc.uid} 0 Jan 1 00:00 .."]
             lines += [f"lrwx------ 1 root root 64 Jan 1 00:00 9 -> /dev/nvidia{minor}" for minor in proc.cards]
             if proc.log:
                 lines.append(

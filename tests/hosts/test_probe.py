@@ -385,3 +385,27 @@ def test_a_scripted_host_that_was_cut_off_says_nothing() -> None:
     facts = probe(fake, sections=["gpus"], timeout=5)
     assert isinstance(facts.gpus, Unknown)
     assert "cut off" in facts.gpus.reason
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may start a process as another user")
+def test_a_process_that_hides_its_memory_is_still_known_by_its_own_user(tmp_path: Path) -> None:
+    """Its open files look like root's then (PR_SET_DUMPABLE, proc(5)); its own folder does not."""
+    log = tmp_path / ".relaunch/ab/1/launches/22222222-3333-4444-5555-666666666666/log"
+    log.parent.mkdir(parents=True)
+    hide = "import ctypes, os, sys; os.setuid(65534); ctypes.CDLL(None).prctl(4, 0)"
+    hide += "; sys.stderr.write('hidden'); sys.stdin.read()"
+    with (
+        log.open("w") as out,
+        subprocess.Popen(
+            [sys.executable, "-c", hide], stdin=subprocess.PIPE, stdout=out, stderr=subprocess.PIPE
+        ) as forger,
+    ):
+        assert forger.stdin is not None and forger.stderr is not None
+        assert forger.stderr.read(6) == b"hidden"
+        facts = probe(LocalTransport(), sections=("host", "procs", "fds"), timeout=20)
+        looks_like = os.lstat(f"/proc/{forger.pid}/fd/1").st_uid
+        forger.stdin.close()
+    assert looks_like == 0, "otherwise this test shows nothing"
+    assert isinstance(facts.files, OpenFiles) and isinstance(facts.processes, ProcessTable)
+    assert forger.pid in dict(facts.files.launches)
+    assert facts.processes.by_pid[forger.pid].uid == 65534

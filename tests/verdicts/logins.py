@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from deployments.models import Launch
 from hosts.models import Host
 from lab.tree import LOGIN, LOGIN_ID, one_user_only
 from tests.verdicts.looks import AT_ONCE
@@ -59,6 +62,34 @@ def forged_mark(s: Scene) -> Outcome:
     s.bystanders.append(s.by.start(name, f"exec {AS_LOGIN} {command}"))
     s.expected.append((server, [TERM]))
     return s.stop()
+
+
+@row("another user's process writes to a file that is called like the launch's log", STOPPED, on=ALL, policy=SOON)
+def forged_log(s: Scene) -> Outcome:
+    launch = s.launch()
+    [server] = s.tree(launch)
+    forge(s, launch)
+    s.expected.append((server, [TERM]))
+    return s.stop()
+
+
+@row("a stranger on the card writes to what is called like a co-tenant's log", NOT_FREE, "holds GPU", on=ALL)
+def forged_co_tenant(s: Scene) -> Outcome:
+    partner = s.story.deploy_standin(s.place, cards=(0,))
+    s.deployment.shares_with.add(partner)
+    forge(
+        s,
+        Launch.objects.create(deployment=partner, revision=partner.revision, host=s.place.host, state="serving"),
+        hold=(s.cards[0].uuid, 10),
+    )
+    return s.look()
+
+
+def forge(s: Scene, launch: Launch, **options: Any) -> None:
+    """A stranger's process whose output goes to a file of its own, named as the log of this launch."""
+    folder, name = f"/tmp/forger/.relaunch/ab/1/launches/{launch.pk}", s.name("forger")
+    s.shell(f"mkdir -p {folder}; chmod -R 777 /tmp/forger")
+    s.bystanders.append(s.by.start(name, f"exec {AS_LOGIN} {s.by.command(name, **options)} >> {folder}/log"))
 
 
 def log_in_plainly(s: Scene) -> None:
