@@ -88,12 +88,18 @@ def survivors(facts: HostFacts, stopped: Stopped | None) -> tuple[int, ...] | No
         return None
     if not isinstance(facts.host, Unknown) and facts.host.boot_id != record.boot_id:
         return ()
-    found = []
+    found, table = [], facts.processes.by_pid
     for pid, start in record.processes:
-        process = facts.processes.by_pid.get(pid)
+        process = table.get(pid)
+        if process is None and 1 not in table and not _is_own(facts, record):
+            return None  # /proc may hide it from this login
         if process is not None and process.start_time == start and not process.is_dead_zombie:
             found.append(pid)
     return (*found, *(process.pid for process in left_over(facts, stopped)))
+
+
+def _is_own(facts: HostFacts, record: Record) -> bool:
+    return not isinstance(facts.host, Unknown) and facts.host.uid in (0, record.uid)
 
 
 def who_is_back(

@@ -53,6 +53,16 @@ is_same() {
     look_at "$1" && [ "$START" = "$2" ]
 }
 
+# Where /proc hides other users' processes from this login (hidepid, proc(5)), process 1 is not there either.
+HIDES=''
+read -r STAT 2> /dev/null < /proc/1/stat || HIDES=1
+
+# Is there a process $1 that cannot be looked at? Only kill tells then.
+is_hidden() {
+    [ -n "$HIDES" ] || return 1
+    case $(kill -0 "$1" 2>&1) in *ermitted*) return 0 ;; *) return 1 ;; esac
+}
+
 same_boot() {
     read -r BOOT_NOW < /proc/sys/kernel/random/boot_id
     [ -z "$BOOT" ] || [ "$BOOT" = "$BOOT_NOW" ] || { say rebooted "$BOOT_NOW"; exit 0; }

@@ -24,6 +24,20 @@ tell_manager() {
     say manager "$STATUS" "$TEXT"
 }
 
+# Sets ALIVE to those that live, with their states, and HIDDEN to those that only root may look at.
+look_at_watched() {
+    ALIVE='' HIDDEN=''
+    for WORD in $WATCHED; do
+        if is_same "${WORD%:*}" "${WORD#*:}"; then
+            ALIVE="$ALIVE ${WORD%:*}:$STATE"
+        elif is_hidden "${WORD%:*}"; then
+            HIDDEN="$HIDDEN $WORD"
+        fi
+    done
+    [ -z "$HIDDEN" ] || { look_as_root $HIDDEN && ALIVE="$ALIVE$SEEN"; }
+}
+
+[ -z "$HIDES" ] || look_at_watched # nobody is signalled whose end could not be seen
 [ -z "$THROUGH" ] || ask_manager
 
 for WORD in $TARGETS; do
@@ -36,10 +50,7 @@ now
 END=$((NOW + SECONDS_MAX * 100)) BEAT=$NOW PAUSE=0.02 LAST=- READ=$((NOW + 25))
 while :; do
     tell_manager
-    ALIVE=''
-    for WORD in $WATCHED; do
-        is_same "${WORD%:*}" "${WORD#*:}" && ALIVE="$ALIVE ${WORD%:*}:$STATE"
-    done
+    look_at_watched
     now
     if [ "$ALIVE" != "$LAST" ] || [ $((NOW - BEAT)) -ge 50 ]; then
         say alive $ALIVE
@@ -52,6 +63,7 @@ while :; do
         READ=$((NOW + 25))
     fi
     [ $((END - NOW)) -lt $((SECONDS_MAX * 90)) ] && PAUSE=0.1
+    [ -z "$HIDDEN" ] || PAUSE=1 # sudo writes each use down
     sleep "$PAUSE"
 done
 tell_manager

@@ -181,6 +181,8 @@ def _watch(ctx: StepContext, order: Order, heard: Heard, living: Living, *, may_
 
 def _trouble(ctx: StepContext, said: Said) -> None:
     match said.word:
+        case "hidden":
+            raise _cannot_be_seen(ctx, said)
         case "fenced":
             raise ctx.fenced(said.rest)
         case "rebooted":
@@ -189,6 +191,17 @@ def _trouble(ctx: StepContext, said: Said) -> None:
             raise StepFailed(f"{locked_by(said)} Nothing was stopped.", hint="Wait for that job, or ask that person.")
         case "refused":
             raise StepFailed(f"The host refused: {said.text}.", hint="Mend that on the host, then try again.")
+
+
+def _cannot_be_seen(ctx: StepContext, said: Said) -> StepFailed:
+    """What is hidden from this login has not ended for that."""
+    pid, *words = said.rest
+    why = f" {refusal(' '.join(words).encode()) or 'sudo failed on this host.'}" if words else ""
+    return StepFailed(
+        f"Whether process {pid} lives cannot be seen: this machine hides other users' processes from the panel's login "
+        f"(/proc is mounted with hidepid).{why}",
+        hint=f"Log in as root or as the server's user. Or: {SudoRefused.hint}",
+    )
 
 
 def _not_allowed(said: Said) -> StepFailed:

@@ -59,11 +59,13 @@ def parse_open_files(section: Section) -> OpenFiles | Unknown:
     sockets: list[tuple[int, int]] = []
     launches: list[tuple[int, str]] = []
     owners: dict[int, int] = {}
+    listed: set[int] = set()
     partial = False
     here: int | None = None
     for line in section.text.split("\n"):
         if header := HEADER.match(line):
             here = int(header.group(1))
+            listed.add(here)
         elif here is not None and (owner := OWNER.match(line)):
             owners.setdefault(here, int(owner.group(1)))
         elif line.startswith("ls:"):
@@ -76,5 +78,7 @@ def parse_open_files(section: Section) -> OpenFiles | Unknown:
             launches.append((here, log.group(1)))
     if here is None:
         return Unknown("The host did not list which files its processes have open.")
+    # Process 1 is always there. Where /proc hides other users' processes (hidepid), nobody refuses: it is missing.
+    partial = partial or 1 not in listed
     holders = tuple(Holder(pid, frozenset(names)) for pid, names in sorted(devices.items()))
     return OpenFiles(holders, tuple(dict.fromkeys(sockets)), partial, tuple(dict.fromkeys(launches)), owners)

@@ -28,3 +28,9 @@ def test_somebody_who_reads_the_log_is_not() -> None:
 
 def test_other_files_of_that_name_are_not() -> None:
     assert read(fd(1, "/root/log"), fd(1, f"{LOG}.old"), fd(1, "/srv/.relaunch/x/1/launches/y/log")).launches == ()
+
+
+def test_where_not_even_process_1_is_listed_others_are_hidden() -> None:
+    assert read().partial
+    whole = parse_open_files(Section("fds", b"/proc/1/fd:\n/proc/10/fd:\n", 0))
+    assert isinstance(whole, OpenFiles) and not whole.partial

@@ -5,12 +5,13 @@ from dataclasses import replace
 import pytest
 
 from deployments.decisions.stop_ladder import Record
-from deployments.plan.after_stop import Back, Stopped, left_over, wanted, who_is_back
+from deployments.plan.after_stop import Back, Stopped, left_over, survivors, wanted, who_is_back
 from deployments.plan.manager import Manager, find_manager
 from deployments.plan.manager_answers import Told
 from deployments.plan.serving import Serving
 from hosts.probe.frames import Unknown
-from tests.deployments.machine import SGLANG, Machine, Proc, idle_machine
+from hosts.probe.processes import ProcessTable
+from tests.deployments.machine import BOOT, SGLANG, Machine, Proc, idle_machine
 
 RECORD = Record("boot", (100, 1000), ((100, 1000),), newest=5000, names=("python", "sglang::schedul"))
 STOPPED = Stopped(RECORD)
@@ -212,3 +213,17 @@ def test_without_a_list_of_processes_nobody_is_said_to_be_left() -> None:
     machine = idle_machine().add(replace(WORKER, log=LAUNCH))
     machine.broken["procs"] = None
     assert left(machine) == []
+
+
+@pytest.mark.parametrize(
+    ("login", "server", "found"),
+    [(1000, 990, None), (1000, None, None), (990, 990, ()), (0, 990, ())],
+)
+def test_who_is_hidden_from_the_login_is_not_known_to_have_ended(login: int, server: int | None, found: object) -> None:
+    stopped, machine = Stopped(replace(RECORD, boot_id=BOOT, uid=server)), idle_machine()
+    machine.login = login
+    facts = machine.facts()
+    assert survivors(facts, stopped) == ()
+    assert not isinstance(facts.processes, Unknown)
+    own = {pid: process for pid, process in facts.processes.by_pid.items() if pid != 1}
+    assert survivors(replace(facts, processes=ProcessTable(own)), stopped) == found
