@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from django.db.models import Exists
@@ -12,7 +13,11 @@ from django.utils import timezone
 from controlpanel.live import hints
 from deployments.lifecycle import ACTIVE, LaunchState, ServiceState
 from deployments.models import Deployment, Launch, Placement
-from hosts.models import Host
+from deployments.onlooker import Onlooker, Wanted
+from deployments.plan.cards import Card, labels_of
+from deployments.plan.intruders import NOBODY, Intruders, Ours
+from deployments.plan.sharing import Rules
+from hosts.models import Gpu, Host
 from hosts.probe.facts import HostFacts
 from hosts.probe.frames import Unknown
 from hosts.probe.processes import HostIdentity, ProcessTable
@@ -28,6 +33,8 @@ class Watched:
 
     deployment: Deployment
     launch: Launch | None
+    wanted: Wanted
+    """Who else is there is asked with this."""
 
 
 class DeploymentWatcher:
@@ -37,6 +44,7 @@ class DeploymentWatcher:
         self._lock = threading.Lock()
         self._asked_at = 0.0
         self._by_host: dict[int, list[Watched]] = {}
+        self._onlooker = Onlooker()
 
     def ports(self, host: Host) -> list[int]:
         """The ports of the deployments there."""
@@ -56,12 +64,15 @@ class DeploymentWatcher:
             return
         if isinstance(facts.listeners, Unknown):
             return
-        for watched in self._on(host):
+        all_here = self._on(host)
+        others = self._onlooker.intruders(host, facts, [watched.wanted for watched in all_here])
+        for watched in all_here:
             listens = bool(facts.listeners.on_port(watched.deployment.port))
+            found = others.get(watched.deployment.pk, NOBODY)
             if watched.launch is None:
-                _judge_without_launch(watched.deployment, host, listens=listens)
+                _judge_without_launch(watched.deployment, host, found, listens=listens)
             else:
-                _judge(watched.launch, host, facts.host, facts.processes, listens=listens)
+                _judge(watched.launch, host, facts.host, facts.processes, found, listens=listens)
 
     def lost(self, host: Host, reason: str) -> None:
         """Unreachable means unknown: users may still be served."""
@@ -76,13 +87,33 @@ def _watched() -> dict[int, list[Watched]]:
     }
     found: dict[int, list[Watched]] = {}
     idle = Placement.objects.exclude(deployment__jobs__state__in=ACTIVE).select_related("deployment")
-    for placement in idle:
-        watched = Watched(placement.deployment, serving.get(placement.deployment_id))
+    cards = {(gpu.host_id, gpu.uuid): gpu for gpu in Gpu.objects.all()}
+    for placement in idle.prefetch_related("deployment__shares_with"):
+        launch = serving.get(placement.deployment_id)
+        gpus = [cards[key] for uuid in placement.gpu_uuids if (key := (placement.host_id, uuid)) in cards]
+        watched = Watched(placement.deployment, launch, _wanted(placement.deployment, launch, gpus))
         found.setdefault(placement.host_id, []).append(watched)
     return found
 
 
-def _judge(launch: Launch, host: Host, identity: HostIdentity, table: ProcessTable, *, listens: bool) -> None:
+def _wanted(deployment: Deployment, launch: Launch | None, gpus: Sequence[Gpu]) -> Wanted:
+    cards = tuple(
+        Card(gpu.uuid, f"GPU {gpu.index}", gpu.baseline_mib, gpu.ceiling_mib, deployment.tolerance_mib) for gpu in gpus
+    )
+    partners = frozenset(partner.name for partner in deployment.shares_with.all())
+    ours = Ours(
+        deployment.port,
+        labels_of(cards),
+        str(launch.pk) if launch is not None else "",
+        launch.pid if launch is not None else None,
+        Rules(partners, tuple(deployment.co_tenants)),
+    )
+    return Wanted(deployment.pk, ours, cards)
+
+
+def _judge(
+    launch: Launch, host: Host, identity: HostIdentity, table: ProcessTable, others: Intruders, *, listens: bool
+) -> None:
     process = table.by_pid.get(launch.pid or -1)
     same_boot = identity.boot_id == launch.boot_id
     alive = same_boot and process is not None and process.start_time == launch.start_time
@@ -95,8 +126,10 @@ def _judge(launch: Launch, host: Host, identity: HostIdentity, table: ProcessTab
             state=LaunchState.ENDED, ended_at=timezone.now(), end_reason=f"found ended: {why}"
         ):
             _set(launch.deployment, host, ServiceState.CRASHED, f"It ended outside a job: {why}.")
+    elif others.port:
+        _set(launch.deployment, host, ServiceState.NOT_ANSWERING, others.port)
     elif listens:
-        _set(launch.deployment, host, ServiceState.SERVING, "")
+        _set(launch.deployment, host, ServiceState.SERVING, others.cards)
     else:
         _set(launch.deployment, host, ServiceState.NOT_ANSWERING, f"Nobody listens on port {launch.deployment.port}.")
 
@@ -109,12 +142,14 @@ def _is_older(table: ProcessTable, launch: Launch) -> bool:
     return youngest < (launch.start_time or 0)
 
 
-def _judge_without_launch(deployment: Deployment, host: Host, *, listens: bool) -> None:
+def _judge_without_launch(deployment: Deployment, host: Host, others: Intruders, *, listens: bool) -> None:
     if listens:
         detail = f"Something that Relaunch did not start listens on port {deployment.port}."
+        if others.port:
+            detail = f"{others.port} Relaunch did not start it for {deployment}."
         _set(deployment, host, ServiceState.UNKNOWN, detail)
     elif deployment.state != ServiceState.CRASHED:
-        _set(deployment, host, ServiceState.STOPPED, "")
+        _set(deployment, host, ServiceState.STOPPED, others.cards)
 
 
 def _set(deployment: Deployment, host: Host, state: ServiceState, detail: str) -> None:

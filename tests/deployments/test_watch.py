@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -12,9 +13,12 @@ from django.utils import timezone
 from deployments.lifecycle import JobState, LaunchState, ServiceState
 from deployments.models import Deployment, Launch
 from deployments.watch import DeploymentWatcher
+from hosts import links
 from hosts.models import Host
-from tests.deployments.machine import BOOT, LOOK, OTHER_BOOT, Machine, Proc, idle_machine, serving_machine
-from tests.factories import make_deployment, make_job, make_launch
+from hosts.probe.facts import HostFacts
+from tests.deployments.machine import BOOT, CARDS, LOOK, OTHER_BOOT, Machine, Proc, idle_machine, serving_machine
+from tests.deployments.support import FakeHost
+from tests.factories import make_deployment, make_gpu, make_host, make_job, make_launch
 
 pytestmark = pytest.mark.django_db
 
@@ -139,6 +143,94 @@ def test_a_launch_that_a_cancelled_job_left_starting_is_watched_too(serving: Dep
 )
 def test_without_a_launch(before: ServiceState, machine: Machine, after: ServiceState) -> None:
     assert seen(make_deployment(state=before), machine)[0] == after
+
+
+LATE = Proc(7, 70, "llama-server", "llama-server --port 30000", uid=1000)
+
+
+@pytest.fixture
+def stopped() -> Deployment:
+    """It has both cards of the machine."""
+    host = make_host()
+    gpus = [make_gpu(host, uuid=uuid, index=index, baseline_mib=4) for index, uuid in enumerate(CARDS)]
+    return make_deployment(host=host, gpus=gpus, state=ServiceState.STOPPED)
+
+
+def busy(*procs: Proc) -> Machine:
+    machine = idle_machine().add(*procs)
+    machine.cards |= {"GPU-bbbb": 9000}
+    return machine
+
+
+def test_another_server_on_the_port_is_named(stopped: Deployment) -> None:
+    state, detail = seen(stopped, idle_machine().add(replace(LATE, port=30000)))
+    assert state == ServiceState.UNKNOWN
+    words = "Another server serves on its port 30000: llama-server --port 30000 (pid 7, uid 1000). Relaunch did not"
+    assert detail.startswith(words)
+
+
+def test_another_one_on_the_port_of_a_launch_that_lives_is_no_answer_of_it(stopped: Deployment) -> None:
+    launch = make_launch(stopped, pid=100, start_time=1000, boot_id=BOOT)
+    machine = serving_machine()
+    machine.procs[100].port = None
+    state, detail = seen(stopped, machine.add(replace(LATE, port=30000)))
+    assert state == ServiceState.NOT_ANSWERING and "(pid 7, uid 1000)" in detail
+    for own in ({"log": str(launch.pk), "uid": 0}, {"comm": "docker-proxy"}):
+        machine.procs[7] = replace(LATE, port=30000, **own)  # type: ignore[arg-type]
+        assert seen(stopped, machine) == (ServiceState.SERVING, "")
+
+
+def test_who_holds_the_cards_meanwhile_is_named(stopped: Deployment) -> None:
+    state, detail = seen(stopped, busy(replace(LATE, cards=(1,))))
+    words = "Somebody else is on its cards: llama-server --port 30000 (pid 7, uid 1000) holds GPU 1."
+    assert (state, detail) == (ServiceState.STOPPED, words)
+    make_launch(stopped, pid=100, start_time=1000, boot_id=BOOT)
+    state, detail = seen(stopped, serving_machine().add(replace(LATE, cards=(1,))))
+    assert (state, detail) == (ServiceState.SERVING, words)
+
+
+def test_who_may_hold_them_is_no_news(stopped: Deployment) -> None:
+    partner = make_deployment()
+    launch = make_launch(partner)
+    machine = busy(replace(LATE, uid=0, cards=(1,), log=str(launch.pk)))
+    assert f"of deployment {partner}" in seen(stopped, machine)[1]
+    stopped.shares_with.add(partner)
+    assert seen(stopped, machine) == (ServiceState.STOPPED, "")
+
+
+def short(machine: Machine) -> HostFacts:
+    """What the monitor reads each second."""
+    facts = machine.facts()
+    return HostFacts(facts.measured_at, facts.host, facts.gpus, processes=facts.processes, listeners=facts.listeners)
+
+
+def test_the_host_is_asked_who_it_is_only_when_something_is_newly_in_use(
+    stopped: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = FakeHost(idle_machine())
+    monkeypatch.setattr(links, "borrow", fake.borrow)
+    watcher, host = DeploymentWatcher(), held(stopped)
+    watcher.saw(host, short(fake.machine))
+    assert fake.sent == []
+    fake.machine = busy(replace(LATE, cards=(1,)))
+    for _ in range(2):
+        watcher.saw(host, short(fake.machine))
+    assert fake.sent == ["probe"]
+    stopped.refresh_from_db()
+    assert "llama-server" in stopped.state_detail
+    fake.machine = idle_machine()
+    watcher._asked_at = 0.0
+    watcher.saw(host, short(fake.machine))
+    stopped.refresh_from_db()
+    assert (fake.sent, stopped.state_detail) == (["probe"], "")
+
+
+def test_a_host_that_does_not_answer_that_names_nobody(stopped: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeHost(idle_machine(), reachable=False)
+    monkeypatch.setattr(links, "borrow", fake.borrow)
+    DeploymentWatcher().saw(held(stopped), short(idle_machine().add(replace(LATE, port=30000))))
+    stopped.refresh_from_db()
+    assert stopped.state_detail == "Something that Relaunch did not start listens on port 30000."
 
 
 def test_the_time_of_a_state_is_that_of_its_change(serving: Deployment) -> None:

@@ -5,10 +5,9 @@ from contextlib import closing
 
 import pytest
 
-from deployments.lifecycle import JobKind, JobState
-from deployments.models import Check, Effect, Job
+from deployments.lifecycle import JobKind
+from deployments.models import Check, Effect
 from deployments.remote.script import Said, build
-from hosts.models import Host
 from hosts.probe.facts import HostFacts
 from hosts.probe.holders import OpenFiles
 from hosts.probe.probe import SERVING, probe
@@ -75,20 +74,6 @@ def test_without_sudo_it_is_not_said_to_be_gone_and_gets_no_signal(story: Story,
     assert lives(desk, server)
 
 
-def test_the_job_says_so(story: Story, desk: Place) -> None:
-    """The right to use sudo is taken away after the server was looked at, just before it is signalled."""
-    desk.node.allow_sudo(tree.LOGIN)
-    with_sudo(desk)
-    deployment, server = roots_server(story, desk)
-    job = story.ask(deployment, JobKind.STOP)
-    gate = story.gate(job, "plan")
-    Host.objects.filter(pk=desk.host.pk).update(sudo=False)
-    story.answer(gate, "approve")
-    story.wait_for(job, JobState.FAILED)
-    assert lives(desk, server), told(job)
-    assert "gone" not in summary_of(job)
-
-
 def test_who_holds_the_cards_is_not_known_there(story: Story, desk: Place, fleet: Fleet) -> None:
     fleet.faults.gpu_hold(desk.node, 0, 10)
     assert files_of(look(desk)).partial
@@ -105,8 +90,3 @@ def look(place: Place, *, sudo: bool = False) -> HostFacts:
 def files_of(facts: HostFacts) -> OpenFiles:
     assert isinstance(facts.files, OpenFiles)
     return facts.files
-
-
-def summary_of(job: Job) -> str:
-    job.refresh_from_db()
-    return job.summary
