@@ -60,16 +60,7 @@ def _to_be_measured(cards: Sequence[CardSeen], usable: Sequence[CardUsable]) -> 
 
 
 def _blocking(asked: PlanInput, serving: Serving, cards: Sequence[CardSeen]) -> list[dict[str, Any]]:
-    found = [
-        warning(
-            f"{card.label} cannot be measured: {card.reason}",
-            "Without a reading nobody can say that the card is free.",
-            "Mend that on the host, then plan again.",
-            blocks=True,
-        )
-        for card in cards
-        if card.used_mib is None
-    ]
+    found = [_unread(asked, card) for card in cards if card.used_mib is None]
     owners = port_owners(asked.facts, asked.port)
     foreign = [] if isinstance(owners, Unknown) else sorted(owners - serving.pids)
     if asked.new is not None and foreign:
@@ -94,6 +85,18 @@ def _blocking(asked: PlanInput, serving: Serving, cards: Sequence[CardSeen]) -> 
             )
         )
     return found
+
+
+def _unread(asked: PlanInput, card: CardSeen) -> dict[str, Any]:
+    """Nothing is launched onto such a card. A server is stopped all the same, which may be what mends it."""
+    text, todo = f"{card.label} cannot be measured: {card.reason}", "Mend that on the host, then plan again."
+    if asked.new is not None:
+        return warning(text, "Without a reading nobody can say that the card is free.", todo, blocks=True)
+    why = (
+        "The server can be stopped. Whether its card is free then cannot be said: the job waits for a reading, as long "
+        "as for slow memory, then asks."
+    )
+    return warning(text, why, "Answer “Leave it stopped” then, or mend the host first.")
 
 
 def _command(facts: HostFacts, pid: int) -> str:

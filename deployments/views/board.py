@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from deployments.lifecycle import ACTIVE, LIVE_LAUNCH, JobState, ServiceState
 from deployments.models import Deployment, Gate, Job, Launch, Placement, Revision
-from deployments.views.words import Word, deployment_word, job_word
+from deployments.views.words import Word, deployment_word, job_word, was_left
 from hosts.models import Gpu, Host
 
 BAD_ENDS = (JobState.FAILED, JobState.ERRORED, JobState.EXPIRED)
@@ -59,7 +59,7 @@ class Row:
     @property
     def failed(self) -> Job | None:
         """The last job when it ended badly and nothing is under way."""
-        return self.last if self.last and not self.active and self.last.state in BAD_ENDS else None
+        return self.last if self.last and not self.active and _is_bad_end(self.last) else None
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,10 @@ class SpareCard:
     gpu: Gpu
     state: str
     above_mib: int
+
+
+def _is_bad_end(job: Job) -> bool:
+    return job.state in BAD_ENDS and not was_left(job)
 
 
 def rows(deployments: QuerySet[Deployment] | None = None) -> list[Row]:
@@ -159,7 +163,7 @@ def strip() -> Strip:
     """What waits for a person outranks a failure of the last day, that one lost contact, and that one progress."""
     now = {job.deployment_id: job for job in jobs_now()}
     recent = last_jobs().filter(state__in=BAD_ENDS, ended_at__gt=timezone.now() - RECENT)
-    news = [job for job in recent if job.deployment_id not in now]
+    news = [job for job in recent if job.deployment_id not in now and _is_bad_end(job)]
     rank = {JobState.WAITING: 0, JobState.UNKNOWN: 2, JobState.RUNNING: 3, JobState.QUEUED: 4}
     jobs = sorted([*news, *now.values()], key=lambda job: rank.get(JobState(job.state), 1))
     if not jobs:

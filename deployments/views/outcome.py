@@ -9,6 +9,7 @@ from django.urls import reverse
 from deployments.flags import in_effect
 from deployments.lifecycle import JobState, StepState
 from deployments.models import Job, Launch, LogChunk
+from deployments.views.words import was_left
 from hosts.models import Gpu, Host
 
 FAILED = (JobState.FAILED, JobState.ERRORED)
@@ -18,12 +19,14 @@ LAUNCHES = ("launch", "check")  # the steps in which the flags show whether they
 def outcome(job: Job) -> dict[str, Any]:
     """Context of the outcome part; of an active job only what is known already."""
     launch = job.launches.select_related("revision__profile").first()
-    failed = job.state in FAILED
+    left = was_left(job)
+    failed = job.state in FAILED and not left
     deployment = job.deployment
     proven = deployment.proven_revision if deployment else None
     return {
         "launch": launch,
         "failed": failed,
+        "left": left,
         "succeeded": job.state == JobState.SUCCEEDED,
         "diagnosis_link": _line_link(job) if failed else "",
         "proven": proven,

@@ -41,15 +41,17 @@ def job_word(job: Job) -> Word:
         gate = next((gate for gate in job.gates.all() if gate.answered_at is None), None)
         approval = gate is None or gate.kind == "plan"
         return Word("job", job.state, "Waiting for approval" if approval else "Waiting for a decision")
-    if job.state == JobState.FAILED and _was_left(job):
-        return Word("job", job.state, "Ended by a decision")
+    if was_left(job):
+        return Word("job", JobState.CANCELLED, "Ended by a decision")
     if job.state == JobState.FAILED:
         return Word("job", job.state, f"{job.get_kind_display()} failed")
     return Word("job", job.state, "")
 
 
-def _was_left(job: Job) -> bool:
-    """A person chose to leave things as they were, and that was the last decision."""
+def was_left(job: Job) -> bool:
+    """It ended because a person chose to leave things as they were: no failure that anybody must look at."""
+    if job.state != JobState.FAILED:
+        return False
     answered = [gate for gate in job.gates.all() if gate.answered_at is not None]
     return bool(answered) and answered[-1].answer == "leave"
 

@@ -55,6 +55,19 @@ def test_a_job_that_succeeded_afterwards_ends_the_alarm(page: Callable[[], str])
     assert "Nothing needs attention." in page()
 
 
+def test_what_a_person_chose_to_leave_is_no_alarm(page: Callable[[], str], client_of: ClientOf, operator: User) -> None:
+    now = timezone.now()
+    job = make_job(make_deployment(name="chat"), at_step=3, failed=True, state="failed", ended_at=now)
+    gate = make_gate(job, kind="not free", answer="leave", answered_at=now)
+    text, shown = page(), client_of(operator).get(f"/jobs/{job.pk}/").content.decode()
+    assert "Nothing needs attention." in text and "failed" not in text.lower()
+    assert "Ended here by a decision" in shown and "job-step-failed" not in shown and "Why it failed" not in shown
+    gate.answer = "again"
+    gate.save()
+    assert "Nothing needs attention." not in page()
+    assert "job-step-failed" in client_of(operator).get(f"/jobs/{job.pk}/").content.decode()
+
+
 def test_edited_flags_and_unproven_flags_are_news(page: Callable[[], str]) -> None:
     deployment = make_deployment()
     make_launch(deployment)

@@ -95,3 +95,27 @@ def test_the_page_of_a_plan_tells_whether_the_cards_can_be_used(
     assert "Can the cards be used" in page
     assert page.count("GPU 1 waits for a reset: the driver says so.") == 2, "as a warning, and in the table"
     assert "nvidia-smi --gpu-reset -i GPU-aaaa" in page
+
+
+def test_a_server_on_a_card_that_cannot_be_read_is_stopped_and_may_be_left_so(serving: Story) -> None:
+    serving.deployment.memory_seconds = serving.deployment.stuck_seconds = serving.deployment.port_seconds = 0
+    serving.deployment.save()
+    serving.host.machine.cards = dict.fromkeys(serving.host.machine.cards, "[Unknown Error]")
+    serving.request(JobKind.STOP)
+    assert serving.work().state == JobState.WAITING, serving.job.summary
+    assert "GPU 0 cannot be measured" in str((serving.job.plan or {})["warnings"])
+    serving.host.before["watch"] = serving.host.before["round"] = lambda: serving.host.machine.cards.update(
+        dict.fromkeys(serving.host.machine.cards, "[Unknown Error]")
+    )
+    serving.answer("approve")
+    assert serving.work().state == JobState.WAITING, serving.job.summary
+    assert "stop TERM" in serving.host.sent and 100 not in serving.host.machine.procs
+    assert serving.gate.title == "Whether the cards are free could not be measured"
+    assert [choice["label"] for choice in serving.gate.choices] == ["Look again", "Leave it stopped"]
+
+
+def test_nothing_is_started_on_a_card_that_cannot_be_read(serving: Story) -> None:
+    serving.host.machine.cards = dict.fromkeys(serving.host.machine.cards, "[Unknown Error]")
+    serving.request()
+    assert serving.work().state == JobState.FAILED
+    assert "GPU 0 cannot be measured" in serving.job.summary and not serving.job.touched
