@@ -19,6 +19,12 @@ NO_BOOT = (
 )
 
 
+FROM_NODE = (
+    "Nobody is offered to be killed: these were seen on the node under its numbers, and may belong to another "
+    "container or to the node itself. Ask their owner, or end them there by hand, then look again."
+)
+
+
 @dataclass(frozen=True)
 class Again:
     """The second look at who holds the cards, where the cards are: on the node of a container.
@@ -65,7 +71,7 @@ def kill_offer(
     named = tuple(holder for holder in (*again.strangers, *again.co_tenants) if _who(holder) not in again.planned)
     found = _to_be_agreed_to(again)
     if from_node:
-        return KillOffer(named, found=found)
+        return KillOffer(named, found=found, why_not=FROM_NODE if again.strangers and named else "")
     if before:
         named = tuple(holder for holder in named if _who(holder) in before)
     strangers = {_who(holder) for holder in again.strangers}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from deployments.decisions.verify import TOLERANCE_MIB, CardSeen, HolderSeen, limit_for
@@ -13,7 +13,7 @@ from deployments.plan.words import command_of, user_of
 from hosts.baseline import HEADLESS_CEILING_MIB
 from hosts.probe.facts import HostFacts
 from hosts.probe.frames import Unknown
-from hosts.probe.holders import HOUSEKEEPERS
+from hosts.probe.holders import DAEMONS, HOUSEKEEPERS
 from hosts.probe.processes import Process, ProcessTable
 
 CARDS_VARIABLE = "CUDA_VISIBLE_DEVICES"
@@ -55,10 +55,12 @@ class Held:
 
     strangers: tuple[HolderSeen, ...]
     co_tenants: tuple[HolderSeen, ...] = ()
+    daemons: tuple[HolderSeen, ...] = ()
+    """The machine's own, named by what they are for. Not among ``all``: only their memory may be in the way."""
 
     @property
     def all(self) -> tuple[HolderSeen, ...]:
-        """Both."""
+        """The first two."""
         return (*self.strangers, *self.co_tenants)
 
 
@@ -106,7 +108,7 @@ def holders(
 ) -> Held | Unknown:
     """Processes that hold one of the cards of ``labels`` and are not ``ours``.
 
-    The driver's own services keep the cards open for ever without using their memory: they do not count. That nobody
+    The driver's and the machine's own services keep the cards open for ever: they are no strangers. That nobody
     was found is Unknown where this login may not look at everybody's files.
 
     ``ours``: (pid, start time) as the deployment's own host sees them. When ``facts`` is the node's look, that is the
@@ -121,10 +123,14 @@ def holders(
     on_node, logs = _on_node(ours, facts, facts.processes), launch_of_log(facts)
     strangers: list[HolderSeen] = []
     co_tenants: list[HolderSeen] = []
+    daemons: list[HolderSeen] = []
     for holder in facts.files.holders:
         held = sorted(names[minor] for minor in holder.cards if minor in names)
         process = facts.processes.by_pid.get(holder.pid)
-        if not held or process is None or process.is_dead_zombie or process.comm in HOUSEKEEPERS:
+        if not held or process is None or process.is_dead_zombie:
+            continue
+        if process.comm in HOUSEKEEPERS:
+            daemons += _daemon(facts, process, held)
             continue
         seen = _holder(facts, process, held, deployment=deployment_of(process, facts.processes, logs, launches))
         if (process.pid, process.start_time) in ours or process.pid in on_node:
@@ -132,10 +138,21 @@ def holders(
         users = {facts.owners.get(process.pid, ""), "" if process.uid is None else str(process.uid)} - {""}
         users |= {"root"} if process.uid == 0 else set()
         allowed = rules.allow(deployment=seen.deployment, users=users, program=process.comm)
-        (co_tenants if allowed else strangers).append(seen)
+        if process.comm in DAEMONS and not allowed:
+            daemons += _daemon(facts, process, held)
+        else:
+            (co_tenants if allowed else strangers).append(seen)
     if facts.files.partial and not strangers:
         return HIDDEN
-    return Held(tuple(strangers), tuple(co_tenants))
+    return Held(tuple(strangers), tuple(co_tenants), tuple(daemons))
+
+
+def _daemon(facts: HostFacts, process: Process, held: Sequence[str]) -> list[HolderSeen]:
+    """Named by what it is for; nvidia-smi, which may be our own question, is not worth a word."""
+    if process.comm not in DAEMONS:
+        return []
+    seen = _holder(facts, process, held, deployment="")
+    return [replace(seen, name=f"{process.comm}, {DAEMONS[process.comm]}")]
 
 
 def _holder(facts: HostFacts, process: Process, held: Sequence[str], *, deployment: str) -> HolderSeen:

@@ -174,7 +174,8 @@ def hash_of(binding: Mapping[str, Any]) -> str:
 
 
 def what_changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """Which of the facts that matter differ between two bindings, in words."""
+    """Which of the facts that matter differ between the data of two plans, in words."""
+    before, now = old.get("binding", {}), new.get("binding", {})
     words = {
         "kind": "what is to be done",
         "command": "the command to launch",
@@ -183,11 +184,25 @@ def what_changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
         "serves": "the server's processes are others than those of the plan",
         "manager": "what looks after the server",
         "beside": "others run in the server's unit or container than those of the plan",
-        "strangers": "others hold the cards than those of the plan",
-        "co_tenants": "the co-tenants of the cards are others than those of the plan",
+        "strangers": f"others hold the cards than those of the plan{_who_differs(old, new, 'untouched')}",
+        "co_tenants": "the co-tenants of the cards are others than those of the plan"
+        + _who_differs(old, new, "co_tenants"),
         "blocked": "what stands in the way",
     }
-    return [text for key, text in words.items() if old.get(key) != new.get(key)]
+    return [text for key, text in words.items() if before.get(key) != now.get(key)]
+
+
+def _who_differs(old: Mapping[str, Any], new: Mapping[str, Any], rows: str) -> str:
+    """Who has come and who has gone between two plans."""
+    before, now = ({(row["pid"], row["start"]): row for row in data.get(rows, ())} for data in (old, new))
+    found = [f"{_named(row)} has come" for who, row in now.items() if who not in before]
+    found += [f"{_named(row)} has gone" for who, row in before.items() if who not in now]
+    return f" ({', '.join(found)})" if found else ""
+
+
+def _named(row: Mapping[str, Any]) -> str:
+    facts = [f"pid {row['pid']}", row["user"], f"on {', '.join(row['gpus'])}"]
+    return f"{row['name']} ({', '.join(filter(None, facts))})"
 
 
 def who_left(approved_hash: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[dict[str, Any]] | None:

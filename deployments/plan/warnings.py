@@ -39,6 +39,7 @@ def warnings_of(
         *managed,
         *_scheduled(asked),
         *_may_change(asked),
+        *_split(asked),
         *_heeded(asked, serving, others),
         *_tight(asked, serving, _to_be_measured(cards, usable)),
     ]
@@ -182,6 +183,24 @@ def _contained(new: Recipe) -> list[dict[str, Any]]:
             f"Its {new.container['tool']} run is kept and shown, but nothing starts it.",
             "Start a revision without a container, or start the container by hand.",
             blocks=True,
+        )
+    ]
+
+
+def _split(asked: PlanInput) -> list[dict[str, Any]]:
+    """A card in MIG mode is measured as a whole, while a program that is given it gets one part."""
+    if isinstance(asked.facts.gpus, Unknown) or asked.new is None:
+        return []
+    split = {gpu.uuid for gpu in asked.facts.gpus.gpus if gpu.mig}
+    labels = [card.label for card in asked.cards if card.uuid in split]
+    if not labels:
+        return []
+    return [
+        warning(
+            f"{' and '.join(labels)} {'is' if len(labels) == 1 else 'are'} split into parts (MIG).",
+            "The server gets the first part only. The job looks at the card as a whole: whoever uses any part of it "
+            "counts as in the way.",
+            "Choose a card that is not split, or have MIG switched off there by whoever looks after the machine.",
         )
     ]
 

@@ -39,6 +39,10 @@ NOBODY_HOLDS_IT = (
     "No process that can be seen holds that memory: the driver may release it late, or the card needs a reset, which "
     "is done on the host."
 )
+ONLY_DAEMONS = (
+    "Only the machine's own services hold the cards, and what memory they use counts. They get no signal from here; "
+    "whoever looks after the machine may restart them:"
+)
 HEAD = ["Process", "User", "Command", "Holds", "GPU memory", "Since"]
 
 
@@ -63,8 +67,7 @@ def ask(ctx: StepContext, verdict: Verdict, seen: Round, boot_id: str, *, record
     strangers = [[holder.pid, holder.start_time] for holder in again.killable]
     left = [[each.process.pid, each.process.start_time] for each in (again.left if boot_id else ())]
     ctx.remember(strangers=strangers, strangers_boot=boot_id, found=again.found, left=left)
-    nobody = [NOBODY_HOLDS_IT] if again.nobody_holds and _full(seen) and not seen.holders else []
-    reasons = dict.fromkeys((*again.reasons, *verdict.reasons, *nobody))
+    reasons = dict.fromkeys((*again.reasons, *verdict.reasons, *_whose_memory(seen, again)))
     evidence: list[dict[str, Any]] = [{"text": reason} for reason in reasons]
     since = _down_since(ctx, seen, again)
     if since is not None:
@@ -82,6 +85,16 @@ def ask(ctx: StepContext, verdict: Verdict, seen: Round, boot_id: str, *, record
     )
 
 
+def _whose_memory(seen: Round, again: _Again) -> list[str]:
+    """Of memory that no stranger holds."""
+    if not _full(seen) or seen.holders or not again.nobody_holds:
+        return []
+    if not again.daemons:
+        return [NOBODY_HOLDS_IT]
+    named = "; ".join(f"{daemon} on {', '.join(daemon.cards)}" for daemon in again.daemons)
+    return [f"{ONLY_DAEMONS} {named}."]
+
+
 @dataclass(frozen=True)
 class _Again:
     """Who is in the way, as rows; who of them may be killed; the co-tenants of now, as rows of a plan, where nothing
@@ -96,7 +109,8 @@ class _Again:
     left: tuple[LeftOver, ...] = ()
     """Of the old server, unrecorded: a confirmed kill of its own may hit them."""
     nobody_holds: bool = False
-    """It could be seen who holds the cards, and nobody does."""
+    """It could be seen who holds the cards, and nobody does but the machine's own daemons."""
+    daemons: tuple[HolderSeen, ...] = ()
 
     @property
     def reasons(self) -> list[str]:
@@ -150,7 +164,8 @@ def _look_again(ctx: StepContext, others: tuple[HolderSeen, ...], record: Record
     rows += [[*each.row, *_memory_and_since(str(each.process.pid), facts)] for each in left]
     found = None if offer.found is None else [co_tenant(holder, outer) for holder in offer.found]
     nobody_holds = isinstance(held, Held) and not held.all and not left
-    return _Again(rows, offer.killable, found, spared, offer.why_not, left, nobody_holds)
+    daemons = held.daemons if isinstance(held, Held) else ()
+    return _Again(rows, offer.killable, found, spared, offer.why_not, left, nobody_holds, daemons)
 
 
 def _look(ctx: StepContext) -> HostFacts:

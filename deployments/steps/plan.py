@@ -123,6 +123,6 @@ def approve_anew_if_stale(ctx: StepContext) -> Plan:
     if _is_approved(ctx, made):
         return made
     _refuse_if_blocked(made)
-    changed = what_changed((ctx.job.plan or {}).get("binding", {}), mask_values(made.data["binding"]))
+    changed = what_changed(ctx.job.plan or {}, mask_values(made.data))
     ctx.say(f"The plan is out of date: {'; '.join(changed)}.")
     raise ask_for_approval(ctx, made, title="The plan is out of date. Approve the new one?", changed=changed)

@@ -9,6 +9,15 @@ from hosts.probe.frames import Section, Unknown
 
 HOUSEKEEPERS = frozenset({"nvidia-persistenced", "nvidia-persiste", "nvidia-smi", "nv-hostengine", "nv-fabricmanage"})
 """Watch the cards without using their memory. As the kernel cuts names, at fifteen letters."""
+DAEMONS = {
+    "nvidia-persistenced": "keeps the driver loaded",
+    "nvidia-persiste": "keeps the driver loaded",
+    "nv-hostengine": "DCGM, which reads the cards",
+    "nv-fabricmanage": "the fabric manager",
+    "Xorg": "the screen",
+    "nvidia-cuda-mps": "MPS, which shares a card between programs",
+}
+"""Belong to the machine: they stay, and nobody is asked about them; what memory they use counts."""
 
 HEADER = re.compile(r"^/proc/(\d+)(?:/task/(\d+))?/fd:$", re.ASCII)
 DEVICE = re.compile(r" -> (/dev/nvidia\S*)", re.ASCII)

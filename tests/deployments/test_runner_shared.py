@@ -114,13 +114,13 @@ def test_who_is_not_allowed_is_a_stranger_also_when_it_is_ours(serving: Story, e
     embedder.shares_with.clear()
     assert beside(serving).state == JobState.WAITING
     assert serving.job.plan["co_tenants"] == []  # type: ignore[index]
-    assert "embed (pid 9, of deployment embedder) holds GPU 1" in reasons(serving)
+    assert "embed (pid 9, root, of deployment embedder) holds GPU 1" in reasons(serving)
     assert "accept" not in choices(serving) and "kill" in choices(serving)
 
 
 def test_one_more_is_asked_about_and_never_killed(serving: Story, embedder: Deployment) -> None:
     assert beside(serving, then=lambda: joins(serving, embedder, pid=11, memory=10)).state == JobState.WAITING
-    assert "embed (pid 11, of deployment embedder) holds GPU 1" in reasons(serving)
+    assert "embed (pid 11, root, of deployment embedder) holds GPU 1" in reasons(serving)
     assert choices(serving) == ["again", "accept", "leave", "anyway"], "a co-tenant is not killed"
     serving.answer("again")
     assert serving.work().state == JobState.WAITING
@@ -160,7 +160,9 @@ def test_another_process_in_the_place_of_a_co_tenant_is_not_that_one(serving: St
         serving.host.machine.procs[9].start += 1
 
     assert beside(serving, then=replaced).state == JobState.WAITING
-    assert "does so no more" in reasons(serving) and "(pid 9, of deployment embedder) holds GPU 1" in reasons(serving)
+    assert "does so no more" in reasons(serving) and "(pid 9, root, of deployment embedder) holds GPU 1" in reasons(
+        serving
+    )
 
 
 @pytest.mark.slow

@@ -231,6 +231,19 @@ def test_that_nobody_holds_memory_is_said_only_when_that_was_seen(serving: Story
     assert "No process that can be seen" not in str(serving.gate.evidence)
 
 
+def test_memory_that_only_a_known_service_may_hold_names_it(serving: Story) -> None:
+    impatient(serving)
+    serving.host.leaks = True
+    serving.host.machine.add(Proc(9, 90, "nvidia-cuda-mps", "nvidia-cuda-mps-server", cards=(0,)))
+    serving.request(JobKind.STOP)
+    serving.approve()
+    assert serving.work().state == JobState.WAITING
+    evidence = str(serving.gate.evidence)
+    assert "nvidia-cuda-mps, MPS, which shares a card between programs (pid 9, root) on GPU 0." in evidence
+    assert "No process that can be seen" not in evidence
+    assert [choice["key"] for choice in serving.gate.choices] == ["again", "leave"]
+
+
 def test_memory_that_stays_after_a_stop_asks_too_and_offers_no_launch(serving: Story) -> None:
     impatient(serving)
     serving.host.leaks = True

@@ -359,6 +359,24 @@ def mig_leak(s: Scene) -> Outcome:
     return s.look()
 
 
+@row("a card in MIG mode whose memory may not be read", UNMEASURED, "memory", slots=(MIG,))
+def mig_unread(s: Scene) -> Outcome:
+    s.gpu("cell 3 memory.* [Insufficient Permissions]")
+    return s.look()
+
+
+@row("MPS has the card open and uses next to nothing", FREE, harmless="10 MiB|open file")
+def mps_idle(s: Scene) -> Outcome:
+    s.stranger(0, 10, comm="nvidia-cuda-mps")
+    return s.look()
+
+
+@row("memory of MPS is in the way, and MPS is named", NOT_FREE, "still holds.*MPS, which shares a card")
+def mps_held(s: Scene) -> Outcome:
+    s.stranger(0, 3000, comm="nvidia-cuda-mps")
+    return s.look()
+
+
 @row("a card without memory of its own tells none", UNMEASURED, "does not report it", slots=(UNIFIED,))
 def unified(s: Scene) -> Outcome:
     return s.look()

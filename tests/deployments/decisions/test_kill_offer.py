@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.decisions.kill_offer import NO_BOOT, Again, KillOffer, kill_offer
+from deployments.decisions.kill_offer import FROM_NODE, NO_BOOT, Again, KillOffer, kill_offer
 from deployments.decisions.verify import HolderSeen
 from hosts.probe.frames import Unknown
 
@@ -20,6 +20,9 @@ def holder(pid: int, start: int | None = None) -> HolderSeen:
 A, B, C = holder(9), holder(12), holder(15)
 ANOTHER_A = holder(9, 91)
 """The pid of A, and another process."""
+
+
+NODE = {"from_node": True}
 
 
 def planned(*holders: HolderSeen) -> frozenset[tuple[int, int]]:
@@ -39,7 +42,8 @@ def planned(*holders: HolderSeen) -> frozenset[tuple[int, int]]:
         pytest.param([A, B], Again((A, B)), {"spared": {12}}, KillOffer((A, B), (A,)), id="a spared one is named"),
         pytest.param([A], Again((A,)), {"boot_id": ""}, KillOffer((A,), why_not=NO_BOOT), id="no boot, no kill"),
         pytest.param([], Again((A,)), {"boot_id": ""}, KillOffer((A,)), id="nobody to kill needs no reason"),
-        pytest.param([A], Again((B,)), {"from_node": True}, KillOffer((B,)), id="pids of the node"),
+        pytest.param([A], Again((B,)), NODE, KillOffer((B,), why_not=FROM_NODE), id="pids of the node"),
+        pytest.param([], Again((), (B,)), NODE, KillOffer((B,), found=(B,)), id="only to be agreed to, on the node"),
         pytest.param([A], Again((), (A,)), {}, KillOffer((A,), found=(A,)), id="a co-tenant that is new"),
         pytest.param([A], Again((), (A, B), planned(B)), {}, KillOffer((A,), found=(A, B)), id="one more"),
         pytest.param([], Again((), (B,), planned(B)), {}, KillOffer(()), id="those of the plan"),

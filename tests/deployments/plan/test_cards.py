@@ -42,6 +42,17 @@ def test_holders_are_named_with_user_and_cards() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("comm", "purpose"),
+    [("Xorg", "the screen"), ("nvidia-cuda-mps", "MPS"), ("nv-hostengine", "DCGM"), ("nvidia-smi", None)],
+)
+def test_the_machines_own_services_are_no_strangers_and_are_named(comm: str, purpose: str | None) -> None:
+    found = holders(idle_machine().add(Proc(9, 90, comm, cards=(0,))).facts(), labels=LABELS)
+    assert isinstance(found, Held) and found.all == ()
+    assert [holder.pid for holder in found.daemons] == ([9] if purpose else [])
+    assert all(holder.name.startswith(f"{comm}, {purpose}") for holder in found.daemons)
+
+
 def test_who_does_not_count() -> None:
     machine = serving_machine()
     assert held(machine) == [101, 102]
@@ -165,17 +176,17 @@ def shared(machine: Machine, rules: Rules, **kwargs: object) -> tuple[list[int],
 @pytest.mark.parametrize(
     ("entry", "allowed"),
     [
-        ("root:Xorg", False),
-        ("alice:Xorg", True),
-        ("1000:Xorg", True),
-        ("alice:Xor", False),
-        ("bob:Xorg", False),
-        ("Xorg", False),
-        (":Xorg", False),
+        ("root:viewer", False),
+        ("alice:viewer", True),
+        ("1000:viewer", True),
+        ("alice:viewe", False),
+        ("bob:viewer", False),
+        ("viewer", False),
+        (":viewer", False),
     ],
 )
 def test_a_stranger_is_allowed_by_user_and_program(entry: str, allowed: bool) -> None:
-    machine = idle_machine().add(Proc(9, 90, "Xorg", uid=1000, user="alice", cards=(0,)))
+    machine = idle_machine().add(Proc(9, 90, "viewer", uid=1000, user="alice", cards=(0,)))
     assert shared(machine, Rules(programs=(entry,))) == (([], [9]) if allowed else ([9], []))
 
 
@@ -201,8 +212,8 @@ def test_where_not_all_can_be_seen_nobody_else_is_unknown() -> None:
     machine.partial = True
     found = holders(machine.facts(), labels=LABELS)
     assert isinstance(found, Unknown) and "sudo" in found.reason
-    machine.add(Proc(9, 90, "Xorg", cards=(0,)))
-    assert isinstance(holders(machine.facts(), labels=LABELS, rules=Rules(programs=("root:Xorg",))), Unknown)
+    machine.add(Proc(9, 90, "viewer", cards=(0,)))
+    assert isinstance(holders(machine.facts(), labels=LABELS, rules=Rules(programs=("root:viewer",))), Unknown)
     assert held(machine) == [9], "one that is seen is there"
 
 

@@ -238,12 +238,12 @@ MATTERS: list[tuple[str, Callable[[Machine], None], dict[str, Any]]] = [
     ("the server's processes are others than those of the plan", _proc(101, start=5001), {}),
     ("the server's processes are others than those of the plan", _proc(103, cards=(0,)), {}),
     (
-        "others hold the cards than those of the plan",
+        "others hold the cards than those of the plan (python (pid 9, root, on GPU 1) has come)",
         lambda machine: machine.add(Proc(9, 90, cards=(1,))) and None,
         {},
     ),
     (
-        "the co-tenants of the cards are others than those of the plan",
+        "the co-tenants of the cards are others than those of the plan (python (pid 9, root, on GPU 1) has come)",
         lambda machine: machine.add(Proc(9, 90, "Xorg", cards=(1,))) and None,
         {"rules": Rules(programs=("root:Xorg",))},
     ),
@@ -262,7 +262,7 @@ def test_an_approval_outlives_what_does_not_matter(
     name: str, change: Callable[[Machine], None], values: dict[str, Any]
 ) -> None:
     before, after = _changed(change, values)
-    assert before.hash == after.hash, what_changed(before.data["binding"], after.data["binding"])
+    assert before.hash == after.hash, what_changed(before.data, after.data)
 
 
 @pytest.mark.parametrize(("words", "change", "values"), MATTERS)
@@ -271,7 +271,25 @@ def test_an_approval_does_not_outlive_what_matters(
 ) -> None:
     before, after = _changed(change, values)
     assert before.hash != after.hash
-    assert words in what_changed(before.data["binding"], after.data["binding"])
+    assert words in what_changed(before.data, after.data)
+
+
+def test_who_has_gone_is_named_too() -> None:
+    before, after = (
+        plan(serving_machine().add(Proc(9, 90, "train", "train.sh", uid=7, cards=(0,)))),
+        plan(serving_machine()),
+    )
+    (changed,) = what_changed(before.data, after.data)
+    assert changed.endswith("(train.sh (pid 9, uid 7, on GPU 0) has gone)")
+
+
+@pytest.mark.parametrize(("mode", "said"), [("Enabled", True), ("Disabled", False), ("[N/A]", False)])
+def test_a_card_that_is_split_is_told(mode: str, said: bool) -> None:
+    machine = serving_machine()
+    machine.columns = {"mig.mode.current": mode}
+    words = [warning["text"] for warning in plan(machine).data["warnings"]]
+    assert ("GPU 0 and GPU 1 are split into parts (MIG)." in words) == said
+    assert plan(machine, kind="stop", new=None).data["warnings"] == []
 
 
 def beside(*strangers: Proc) -> Plan:
