@@ -106,7 +106,17 @@ def _resolve_launches(claim: Claim, log: JobLog) -> None:
     for row in Launch.objects.filter(job_id=claim.job_id, state=LaunchState.INTENDED):
         step = JobStep.objects.filter(job_id=claim.job_id, name="launch").order_by("-position")[0]
         context = StepContext(claim=claim, step=step, log=log, links=links.borrow, told_to_stop=never, closing=True)
-        resolve(context, row)
+        try:
+            resolve(context, row)
+        except (LeaseLost, StepFailed) as error:
+            # The host is ahead of the database. Its fence was learnt from the first refusal, so that a second one looks
+            # as if another worker had the job; nobody has.
+            if not Job.held(claim).exists():
+                raise
+            Launch.objects.filter(pk=row.pk).update(state=LaunchState.UNKNOWN)
+            if isinstance(error, StepFailed):
+                raise
+            continue
         Job.held(claim).update(contact_lost_at=None)  # the host has answered
 
 

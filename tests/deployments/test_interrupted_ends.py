@@ -123,3 +123,32 @@ def test_discarding_a_plan_of_a_job_that_has_touched_the_host_is_left_to_a_worke
     assert job.state == JobState.QUEUED
     assert idle.work().state == JobState.CANCELLED
     assert Launch.objects.get().state == LaunchState.ABANDONED
+
+
+def test_a_host_that_is_ahead_of_the_database_ends_the_job_visibly(idle: Story) -> None:
+    """An older database was restored: the launch is refused, and so is giving it up."""
+    idle.request(JobKind.START)
+    idle.approve()
+    idle.host.fence = 1000
+    assert idle.work().state == JobState.FAILED, (idle.job.state, idle.job.summary)
+    assert "has seen newer work" in idle.job.summary and "not known" in idle.job.summary
+    assert "older database" in idle.job.hint
+    assert Launch.objects.get().state == LaunchState.UNKNOWN
+    assert [kind for kind in idle.host.sent if kind.startswith("launch")] == ["launch start", "launch abandon"]
+    idle.request(JobKind.START)
+    idle.approve()
+    assert idle.work_on().state == JobState.SUCCEEDED, idle.job.summary
+
+
+def test_a_worker_that_was_overtaken_ends_nothing(idle: Story) -> None:
+    idle.request(JobKind.START)
+    idle.approve()
+
+    def overtake() -> None:
+        lapse()
+        assert Job.claim(idle.job.pk, owner="another") is not None
+        idle.host.fence = 1000
+
+    idle.host.before["launch start"] = overtake
+    assert idle.work().state == JobState.RUNNING
+    assert Job.objects.get().owner == "another"
