@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -15,6 +15,7 @@ from deployments.lifecycle import JobKind
 from deployments.models import Launch, Revision
 from deployments.plan.cards import Card, Held, holders, labels_of
 from deployments.plan.inputs import PlanInput, Recipe
+from deployments.plan.loading import unasked
 from deployments.plan.manager import Manager, ManagerKind
 from deployments.plan.manager_answers import NOTHING_TOLD, Told, read_told
 from deployments.plan.plan import Plan, make_plan, paths_needed
@@ -76,6 +77,9 @@ def plan_for(ctx: StepContext, *, adopt: bool = True) -> Plan:
 def _made(ctx: StepContext, asked: PlanInput) -> Plan:
     """The plan, made anew with what the server's manager says, where there is one."""
     made = make_plan(asked)
+    if not made.serving.processes and asked.adopt and (pids := unasked(asked.facts, labels_of(asked.cards))):
+        asked = replace(asked, facts=with_details(ctx, asked.facts, pids))
+        made = make_plan(asked)
     if made.manager is None or not asked.stops:
         return made
     return make_plan(replace(asked, told=_ask_manager(ctx, made.manager)))
@@ -240,6 +244,20 @@ def _look(ctx: StepContext, new: Recipe | None, launch: Launch | None) -> HostFa
             sudo=ctx.host.sudo,
             tick=ctx.tick,
         )
+
+
+def with_details(ctx: StepContext, facts: HostFacts, pids: Iterable[int]) -> HostFacts:
+    """The same look, with the command lines of more processes, and with the markers by which they are ours."""
+    missing = sorted(set(pids) - facts.details.keys())
+    if not missing:
+        return facts
+    sections = ("pids", "markers") if isinstance(facts.markers, Unknown) else ("pids",)
+    with ctx.link() as transport:
+        more = probe(
+            transport, sections=sections, timeout=PROBE_SECONDS, pids=missing, sudo=ctx.host.sudo, tick=ctx.tick
+        )
+    markers = more.markers if isinstance(facts.markers, Unknown) else facts.markers
+    return replace(facts, details={**more.details, **facts.details}, markers=markers)
 
 
 def tell_requests(ctx: StepContext, made: Plan) -> None:

@@ -17,6 +17,7 @@ from deployments.flags import NOT_KNOWN, compare, flags_of, settings_of
 from deployments.plan.cards import Held, cards_seen, holders, labels_of
 from deployments.plan.health import cards_usable
 from deployments.plan.inputs import HOME, PlanInput, Recipe
+from deployments.plan.loading import find_loading
 from deployments.plan.manager import Manager, ManagerKind, beside, find_manager
 from deployments.plan.manager_warnings import managed_warnings
 from deployments.plan.page import cards_table, co_tenant, described, disk, place, stranger, usable_table, way_back
@@ -72,15 +73,7 @@ def _of_the_command(engine: Engine, new: Recipe) -> tuple[str | None, ...]:
 def make_plan(asked: PlanInput) -> Plan:
     """Put the plan together. Raises CannotPlan when it cannot be seen who serves."""
     facts = asked.facts
-    serving = find_serving(
-        facts,
-        launch=asked.launch,
-        port=asked.port,
-        is_ours=asked.engine.recognises if asked.adopt else _nobody,
-        earlier=asked.earlier,
-    )
-    if isinstance(serving, Unknown):
-        raise CannotPlan(f"Who serves now could not be seen: {serving.reason}")
+    serving = _serving(asked)
     if isinstance(facts.host, Unknown):
         raise CannotPlan(facts.host.reason)
     manager = _manager(asked, serving)
@@ -120,6 +113,26 @@ def make_plan(asked: PlanInput) -> Plan:
         "binding": binding,
     }
     return Plan(data, hash_of(binding), serving, cards, manager, also, _newest(facts))
+
+
+def _serving(asked: PlanInput) -> Serving:
+    """What was launched or listens, else what still loads for it."""
+    found = find_serving(
+        asked.facts,
+        launch=asked.launch,
+        port=asked.port,
+        is_ours=asked.engine.recognises if asked.adopt else _nobody,
+        earlier=asked.earlier,
+    )
+    if isinstance(found, Unknown):
+        raise CannotPlan(f"Who serves now could not be seen: {found.reason}")
+    if found.processes or not asked.adopt:
+        return found
+
+    def loads(argv: Sequence[str]) -> bool:
+        return asked.engine.recognises(" ".join(argv)) and asked.engine.port(argv) == asked.port
+
+    return find_loading(asked.facts, labels_of(asked.cards), loads=loads, others=asked.launches) or found
 
 
 def _manager(asked: PlanInput, serving: Serving) -> Manager | None:

@@ -72,7 +72,7 @@ def find_serving(
     for pid in sorted(owners):
         detail = facts.details.get(pid)
         if detail is not None and is_ours(detail.command):
-            return Serving(facts.processes.by_pid.get(pid), _alive(facts.processes.tree(pid)), "listens on its port")
+            return Serving(facts.processes.by_pid.get(pid), alive(facts.processes.tree(pid)), "listens on its port")
     return NOTHING
 
 
@@ -89,7 +89,7 @@ def _launched(
     for mark in marks(facts, server=user):
         if mark.counts and mark.launch in ours:
             found |= {process.pid: process for process in table.tree(mark.pid)}
-    processes = _alive(tuple(found.values()))
+    processes = alive(tuple(found.values()))
     how = "recorded at its launch" if root is not None else "carries the launch's marker"
     lives = root is not None and root in processes
     return Serving(root if lives else None, processes, how, is_launched=lives)
@@ -103,7 +103,8 @@ def _recorded(host: HostIdentity, table: ProcessTable, launch: KnownLaunch) -> P
     return process if process is not None and process.start_time == launch.start_time else None
 
 
-def _alive(processes: tuple[Process, ...]) -> tuple[Process, ...]:
+def alive(processes: tuple[Process, ...]) -> tuple[Process, ...]:
+    """Without those that have ended and only wait to be noticed."""
     return tuple(process for process in processes if not process.is_dead_zombie)
 
 

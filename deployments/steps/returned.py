@@ -3,23 +3,19 @@ what is left over from the old server."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from controlpanel.masking import mask_text
 from deployments.decisions.stop_ladder import Record
 from deployments.plan.after_stop import Back, Stopped, left_over, wanted, who_is_back
-from deployments.plan.collect import launches_of, launches_of_others
+from deployments.plan.collect import launches_of, launches_of_others, with_details
 from deployments.plan.manager import Manager, ManagerKind, find_manager
 from deployments.plan.serving import Serving
 from deployments.plan.words import command_of, user_of
 from deployments.steps.base import StepContext
 from hosts.probe.facts import HostFacts
 from hosts.probe.frames import Unknown
-from hosts.probe.probe import probe
 from hosts.probe.processes import Process
-
-PROBE_SECONDS = 45.0
 
 
 @dataclass(frozen=True)
@@ -39,7 +35,7 @@ class Spared:
 
 def spared_among(ctx: StepContext, facts: HostFacts, in_the_way: frozenset[int], record: Record | None) -> Spared:
     """``in_the_way``: the pids of the host that hold its cards or the port. Raises TransportError."""
-    seen = _with_details(ctx, facts, in_the_way)
+    seen = with_details(ctx, facts, in_the_way)
     jobs = {pid: words for pid in sorted(in_the_way) if (words := _why_not_ours_to_end(scheduler_over(seen, pid), pid))}
     stopped = stopped_of(ctx, record)
     back = () if stopped is None else _back(ctx, facts, in_the_way, stopped)
@@ -103,7 +99,7 @@ def left_over_of(ctx: StepContext, facts: HostFacts, record: Record | None) -> t
     if stopped is None or _of_another_boot(facts, stopped):
         return ()
     left = left_over(facts, stopped)
-    details = _with_details(ctx, facts, [process.pid for process in left]).details
+    details = with_details(ctx, facts, [process.pid for process in left]).details
     return tuple(LeftOver(process, command_of(process, details.get(process.pid))) for process in left)
 
 
@@ -118,7 +114,7 @@ def _back(ctx: StepContext, facts: HostFacts, in_the_way: frozenset[int], stoppe
     if not pids:
         return ()
     return who_is_back(
-        _with_details(ctx, facts, pids),
+        with_details(ctx, facts, pids),
         stopped,
         in_the_way=in_the_way,
         is_server=ctx.engine.recognises,
@@ -132,17 +128,3 @@ def is_back(ctx: StepContext, facts: HostFacts, stopped: Stopped | None) -> str:
     Says so in words; empty when not. Asks the host only when a process of the server's name is new.
     """
     return "" if stopped is None else " ".join(map(str, _back(ctx, facts, frozenset(), stopped)))
-
-
-def _with_details(ctx: StepContext, facts: HostFacts, pids: Iterable[int]) -> HostFacts:
-    """The same look, with the command lines of more processes, and with the markers by which they are ours."""
-    missing = sorted(set(pids) - facts.details.keys())
-    if not missing:
-        return facts
-    sections = ("pids", "markers") if isinstance(facts.markers, Unknown) else ("pids",)
-    with ctx.link() as transport:
-        more = probe(
-            transport, sections=sections, timeout=PROBE_SECONDS, pids=missing, sudo=ctx.host.sudo, tick=ctx.tick
-        )
-    markers = more.markers if isinstance(facts.markers, Unknown) else facts.markers
-    return replace(facts, details={**more.details, **facts.details}, markers=markers)
