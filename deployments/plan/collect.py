@@ -19,6 +19,7 @@ from deployments.plan.loading import unasked
 from deployments.plan.manager import Manager, ManagerKind
 from deployments.plan.manager_answers import NOTHING_TOLD, Told, read_told
 from deployments.plan.plan import Plan, make_plan, paths_needed
+from deployments.plan.port import passed_on_by
 from deployments.plan.serving import KnownLaunch
 from deployments.plan.sharing import Rules
 from deployments.remote import run as remote
@@ -70,12 +71,15 @@ def plan_for(ctx: StepContext, *, adopt: bool = True) -> Plan:
             earlier=launches_of(ctx),
             launches=launches_of_others(ctx),
             adopt=adopt,
+            stop_seconds=ctx.deployment.term_seconds + ctx.deployment.kill_seconds,
         ),
     )
 
 
 def _made(ctx: StepContext, asked: PlanInput) -> Plan:
     """The plan, made anew with what the server's manager says, where there is one."""
+    if behind := container_behind(ctx, asked.facts, asked.port):
+        asked = replace(asked, behind_port=behind)
     made = make_plan(asked)
     if not made.serving.processes and asked.adopt and (pids := unasked(asked.facts, labels_of(asked.cards))):
         asked = replace(asked, facts=with_details(ctx, asked.facts, pids))
@@ -106,6 +110,29 @@ def _ask_manager(ctx: StepContext, manager: Manager) -> Told:
     with ctx.link() as transport:
         said = remote.run(transport, script, timeout=PROBE_SECONDS, tick=ctx.tick)
     return read_told(((line.word, line.text) for line in said), child=manager.child, tool=manager.tool)
+
+
+def container_behind(ctx: StepContext, facts: HostFacts, port: int) -> str:
+    """By name, where docker itself listens on ``port`` for it; empty where not, or where docker does not say.
+
+    Raises TransportError.
+    """
+    if passed_on_by(facts, port) is None:
+        return ""
+    words = dict.fromkeys(("tool", "owner", "become", "group", "above"), "")
+    script = remote.script_for(
+        ctx.deployment,
+        "manager",
+        fence=ctx.claim.fence,
+        boot_id="",
+        kind="published",
+        name=port,
+        as_root="sudo -n" if ctx.host.sudo else "",
+        **words,
+    )
+    with ctx.link() as transport:
+        said = remote.run(transport, script, timeout=PROBE_SECONDS, tick=ctx.tick)
+    return next((line.text for line in said if line.word == "published"), "")
 
 
 def recipe_of(revision: Revision | None) -> Recipe | None:

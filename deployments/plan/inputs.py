@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -65,6 +66,12 @@ class PlanInput:
     """What the server's manager says by its own tools."""
     adopt: bool = True
     """May an engine on the port be this deployment's, though it was not launched by us?"""
+
+    stop_seconds: float = math.inf
+    """How long the job waits for a manager that was asked to stop the server, before it ends as failed."""
+
+    behind_port: str = ""
+    """The container for which docker listens on the port, as docker calls it; where it was asked."""
 
     @property
     def stops(self) -> bool:

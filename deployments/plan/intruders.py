@@ -12,15 +12,13 @@ from dataclasses import dataclass
 from deployments.decisions.verify import HolderSeen
 from deployments.plan.cards import NO_SHARING, Held, holders
 from deployments.plan.marks import launch_of_log, marks
+from deployments.plan.port import passed_on_by
 from deployments.plan.serving import port_owners
 from deployments.plan.sharing import Rules
 from deployments.plan.words import command_of, user_of
 from hosts.probe.facts import HostFacts
 from hosts.probe.frames import Unknown
 from hosts.probe.processes import Process
-
-PASSES_ON = "docker-proxy"
-"""Listens for a container, which may be ours."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +64,7 @@ def _on_port(facts: HostFacts, ours: Ours, own: set[int], others: Mapping[str, s
     if isinstance(owners, Unknown) or isinstance(facts.processes, Unknown) or owners & own:
         return ""
     found = [facts.processes.by_pid[pid] for pid in sorted(owners) if pid in facts.processes.by_pid]
-    if not found or any(process.comm == PASSES_ON for process in found):
+    if not found or passed_on_by(facts, ours.port) is not None:  # the container may be ours
         return ""
     first = min(found, key=lambda process: (process.start_time, process.pid))
     name, user = command_of(first, facts.details.get(first.pid)), user_of(first.uid)

@@ -33,7 +33,7 @@ def find_loading(
         found = [process for process in chain if _is_it(facts, process, loads)]
         if found:  # the outermost: its workers may have the same command
             tree = alive(facts.processes.tree(found[-1].pid))
-            return Serving(found[-1], tree, "holds its cards and does not listen yet")
+            return Serving(found[-1], tree, "holds its cards, and nothing of it listens here")
     return None
 
 

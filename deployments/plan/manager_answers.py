@@ -6,6 +6,7 @@ one line a program, "NAME STATE pid N, uptime ..." (supervisor 4.2).
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,6 +18,9 @@ ENGINE_AT_BOOT = {"always": True, "no": False, "on-failure": False, "unless-stop
 """Of a container that was stopped by its own tool, when the machine or the engine starts again."""
 PODMAN_AT_BOOT = {policy: at_boot for policy, at_boot in ENGINE_AT_BOOT.items() if policy != "always"}
 """Podman has no daemon: `always` comes true at boot only where podman-restart is enabled, and that is not asked."""
+UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1, "min": 60, "h": 3600, "d": 86_400, "w": 604_800, "month": 2_629_800}
+UNITS |= {"y": 31_557_600}
+"""Seconds of what systemd writes; a month and a year as it counts them."""
 PROGRAM = re.compile(r"(\S+)\s+[A-Z]+\s+pid (\d+),")
 
 
@@ -40,6 +44,8 @@ class Told:
     """The pids in the control group of the unit or container."""
     trouble: str = ""
     """Why the tool would not say anything."""
+    stop_seconds: float | None = None
+    """How long a unit waits for the server to end before it kills it, for ever included. None: not told."""
 
 
 NOTHING_TOLD = Told()
@@ -75,4 +81,15 @@ def read_told(lines: Iterable[tuple[str, str]], *, child: int | None, tool: str 
         command=found.get("command", ""),
         members=tuple(members),
         trouble=found.get("trouble", ""),
+        stop_seconds=seconds_of(found.get("TimeoutStopUSec", "")),
     )
+
+
+def seconds_of(text: str) -> float | None:
+    """A time span as systemctl show writes it, such as "1min 30s" (systemd.time(7)); None for what is none."""
+    if text == "infinity":
+        return math.inf
+    words = [re.fullmatch(r"(\d+(?:\.\d+)?)([a-z]+)", word, re.ASCII) for word in text.split()]
+    if not words or any(word is None or word[2] not in UNITS for word in words):
+        return None
+    return sum(float(word[1]) * UNITS[word[2]] for word in words if word is not None)

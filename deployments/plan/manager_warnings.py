@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -40,7 +41,7 @@ def managed_warnings(asked: PlanInput, manager: Manager | None, beside: Sequence
         ]
     if not manager.can_be_asked:
         return [_not_asked(asked, manager)]
-    return [*_ended_too(manager, beside), *_after_the_stop(asked, manager)]
+    return [*_ended_too(manager, beside), *_slower_than_the_job(asked, manager), *_after_the_stop(asked, manager)]
 
 
 def _not_asked(asked: PlanInput, manager: Manager) -> dict[str, Any]:
@@ -68,6 +69,23 @@ def _ended_too(manager: Manager, beside: Sequence[Process]) -> list[dict[str, An
             f"The {manager} runs more than this server: {names}.",
             "It is stopped as a whole, and they end with it. Before the stop you are asked once more.",
             "Make sure that nobody needs them.",
+        )
+    ]
+
+
+def _slower_than_the_job(asked: PlanInput, manager: Manager) -> list[dict[str, Any]]:
+    """A unit has a time-out of its own, and nobody is signalled behind its back."""
+    seconds = manager.told.stop_seconds
+    if seconds is None or seconds <= asked.stop_seconds:
+        return []
+    longest = "for ever" if math.isinf(seconds) else f"{seconds:.0f} s"
+    return [
+        warning(
+            f"The {manager} may wait {longest} for its server to end (TimeoutStopSec); this job waits "
+            f"{asked.stop_seconds:.0f} s.",
+            "A server that ends no sooner makes the job fail, while the unit goes on stopping it.",
+            f"Raise “For the server to end” under Edit of {asked.deployment}, or set a shorter TimeoutStopSec in the "
+            "unit, then plan again.",
         )
     ]
 

@@ -14,6 +14,8 @@ from hosts.probe.listeners import Listener
 from hosts.probe.port import PortSocket
 
 HAVING = {having.value: having for having in Having}
+DOCKER_PROXY = "docker-proxy"
+"""Listens for a container, on a port that the container publishes."""
 NOT_TRIED = Unknown("the host did not say whether it can be had.")
 
 
@@ -27,6 +29,15 @@ def port_verdict(facts: HostFacts, port: int, *, launches: Mapping[str, str] = N
     listening = listeners if isinstance(listeners, Unknown) else _holders(facts, listeners.on_port(port), launches)
     found = () if isinstance(trial, Unknown) else tuple(one for one in trial.sockets if one.inode)
     return judge(port, listening, trial, _holders(facts, found, launches))
+
+
+def passed_on_by(facts: HostFacts, port: int) -> int | None:
+    """The pid of docker's own process that listens on ``port`` for a container; None where it is nobody's such."""
+    if isinstance(facts.listeners, Unknown) or isinstance(facts.processes, Unknown) or isinstance(facts.files, Unknown):
+        return None
+    pids = [pid for listener in facts.listeners.on_port(port) for pid in facts.files.owners_of(listener.inode)]
+    table = facts.processes.by_pid
+    return next((pid for pid in pids if pid in table and table[pid].comm == DOCKER_PROXY), None)
 
 
 def _holders(

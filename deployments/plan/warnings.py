@@ -68,7 +68,7 @@ def _blocking(asked: PlanInput, serving: Serving, cards: Sequence[CardSeen]) -> 
         found.append(
             warning(
                 f"Port {asked.port} belongs to another process: pid {foreign[0]} "
-                f"({_command(asked.facts, foreign[0])}).",
+                f"({_command(asked.facts, foreign[0])}).{_behind(asked)}",
                 "It is not a server of this deployment's engine, so it is not stopped.",
                 "Ask its owner to stop it, or give the deployment another port.",
                 blocks=True,
@@ -98,6 +98,10 @@ def _unread(asked: PlanInput, card: CardSeen) -> dict[str, Any]:
         "as for slow memory, then asks."
     )
     return warning(text, why, "Answer “Leave it stopped” then, or mend the host first.")
+
+
+def _behind(asked: PlanInput) -> str:
+    return f" It passes the port on to the container {asked.behind_port}." if asked.behind_port else ""
 
 
 def _command(facts: HostFacts, pid: int) -> str:

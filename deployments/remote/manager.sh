@@ -1,5 +1,5 @@
 # What looks after a server says of it, by its own tools, before anything is stopped. Changes nothing.
-# KIND: unit, container, supervisor or waiting. NAME. TOOL. GROUP: control group. OWNER: uid of a login's own systemd;
+# KIND: unit, container, supervisor or waiting; published: which container has the port NAME. NAME. TOOL. GROUP: control group. OWNER: uid of a login's own systemd;
 # BECOME: how root becomes that user.
 # ABOVE: pid of a supervisor, or of a parent that waits. AS_ROOT: "sudo -n", or empty.
 within() { timeout -k 2 10 "$@" < /dev/null 2>&1; }
@@ -24,7 +24,8 @@ case $KIND in
     unit)
         WHERE=$AS_ROOT
         [ -z "$OWNER" ] || WHERE="${BECOME:+$AS_ROOT} $BECOME env XDG_RUNTIME_DIR=/run/user/$OWNER"
-        TEXT=$(within $WHERE systemctl ${OWNER:+--user} show -p Restart -p UnitFileState -p TriggeredBy -- "$NAME")
+        TEXT=$(within $WHERE systemctl ${OWNER:+--user} show -p Restart -p UnitFileState -p TriggeredBy \
+            -p TimeoutStopUSec -- "$NAME")
         STATUS=$?
         tell unit "$TEXT"
         ;;
@@ -33,6 +34,11 @@ case $KIND in
         TEXT=$(within $AS_ROOT "$TOOL" inspect -f '{{.Name}} {{.HostConfig.RestartPolicy.Name}}' "$NAME")
         STATUS=$?
         tell container "$TEXT"
+        ;;
+    published)
+        TEXT=$(within $AS_ROOT docker ps --filter "publish=$NAME" --format '{{.Names}} ({{.ID}})')
+        STATUS=$?
+        tell published "$TEXT"
         ;;
     supervisor)
         SETTINGS=$(tr '\0' '\n' < "/proc/$ABOVE/cmdline" |

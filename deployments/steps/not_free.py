@@ -18,6 +18,7 @@ from deployments.models import Deployment, Gate
 from deployments.plan.cards import Held, memory_of
 from deployments.plan.collect import (
     PROBE_SECONDS,
+    container_behind,
     launches_of_others,
     look_at_node,
     measured_needs,
@@ -108,14 +109,20 @@ class _Again:
     why_not: str = ""
     left: tuple[LeftOver, ...] = ()
     """Of the old server, unrecorded: a confirmed kill of its own may hit them."""
+    behind_port: str = ""
+    """The container for which docker has the port."""
     nobody_holds: bool = False
     """It could be seen who holds the cards, and nobody does but the machine's own daemons."""
     daemons: tuple[HolderSeen, ...] = ()
 
     @property
     def reasons(self) -> list[str]:
-        """Why somebody gets no signal, in sentences."""
-        return [*self.spared.reasons, *map(str, self.left), *([self.why_not] if self.why_not else [])]
+        """Why somebody gets no signal, in sentences, and who is behind the port."""
+        passed_on = (
+            f"The port is docker's, for the container {self.behind_port}: stop that container, or ask its owner."
+        )
+        more = [self.why_not, passed_on if self.behind_port else ""]
+        return [*self.spared.reasons, *map(str, self.left), *filter(None, more)]
 
 
 def _title(verdict: Verdict, again: _Again) -> str:
@@ -165,7 +172,8 @@ def _look_again(ctx: StepContext, others: tuple[HolderSeen, ...], record: Record
     found = None if offer.found is None else [co_tenant(holder, outer) for holder in offer.found]
     nobody_holds = isinstance(held, Held) and not held.all and not left
     daemons = held.daemons if isinstance(held, Held) else ()
-    return _Again(rows, offer.killable, found, spared, offer.why_not, left, nobody_holds, daemons)
+    behind = container_behind(ctx, facts, ctx.deployment.port)
+    return _Again(rows, offer.killable, found, spared, offer.why_not, left, behind, nobody_holds, daemons)
 
 
 def _look(ctx: StepContext) -> HostFacts:

@@ -292,7 +292,8 @@ def _manager_is_silent(ctx: StepContext, record: Record) -> NoReturn:
     raise StepFailed(
         f"The {record.manager} has not answered in {_policy(ctx, record).term_seconds:.0f} s, and the server still "
         "lives. It got no signal.",
-        hint=f"It may still be stopped there. Look at the {record.manager} on {ctx.host}, then ask for the job again.",
+        hint=f"It may still be stopped there: a unit's own TimeoutStopSec may be longer. Look at the {record.manager} "
+        f"on {ctx.host}, raise “For the server to end” under Edit if need be, then ask for the job again.",
     )
 
 

@@ -296,3 +296,27 @@ def test_a_confirmation_counts_for_what_was_shown_whoever_dies(serving: Story, m
     Job.objects.update(lease_until=None, owner="")
     assert serving.work().state == JobState.WAITING and serving.gate.kind == "manager"
     assert "61" in str(serving.gate.evidence) and 61 in serving.host.machine.procs
+
+
+PROXY = Proc(60, 60, "docker-proxy", "/usr/bin/docker-proxy -proto tcp -host-port 30000", port=30000)
+
+
+def test_the_container_behind_dockers_own_listener_is_named_before_anything_is_stopped(idle: Story) -> None:
+    idle.host.machine.add(PROXY)
+    idle.host.told["published"] = ["published embedder (0123456789ab)"]
+    idle.request(JobKind.START)
+    assert idle.work().state == JobState.FAILED
+    assert "It passes the port on to the container embedder (0123456789ab)." in idle.job.summary
+
+
+@pytest.mark.parametrize("told", [["published embedder (0123456789ab)"], []])
+def test_the_container_behind_dockers_own_listener_is_named_at_the_question(serving: Story, told: list[str]) -> None:
+    serving.deployment.port_seconds = 0
+    serving.deployment.save()
+    serving.host.told["published"] = told
+    serving.request()
+    serving.approve()
+    serving.host.after["stop TERM"] = lambda: setattr(serving.host, "machine", serving.host.machine.add(PROXY))
+    assert serving.work().state == JobState.WAITING, serving.job.summary
+    assert "docker-proxy" in str(serving.gate.evidence)
+    assert ("docker's, for the container embedder (0123456789ab)" in str(serving.gate.evidence)) == bool(told)

@@ -44,6 +44,8 @@ def test_a_unit_is_stopped_through_systemd_and_does_not_come_back(story: Story, 
     assert rows["Looked after by"]["value"] == "systemd unit chat.service"
     assert rows["Looked after by"]["detail"] == "restarts it: always, starts it at boot"
     assert any("boots, that starts its own server again" in each["why"] for each in plan["warnings"]), plan["warnings"]
+    waits = "may wait 90 s for its server to end (TimeoutStopSec)"  # systemd's own, where the unit says nothing
+    assert any(waits in each["text"] for each in plan["warnings"]), plan["warnings"]
     assert "systemctl start chat.service" in plan["way_back"]["text"]
     story.approve(job)
     story.succeeded(job)

@@ -28,7 +28,7 @@ def test_it_is_what_a_restart_stops() -> None:
     made = plan(loading(), launch=None)
     assert stops(made) == {100, 101, 102, 103}
     assert made.serving.root is not None and made.serving.root.pid == 100, "not the shell"
-    assert made.data["untouched"] == [] and "does not listen yet" in made.serving.how
+    assert made.data["untouched"] == [] and "holds its cards" in made.serving.how
 
 
 def test_a_start_beside_it_is_refused() -> None:

@@ -1,5 +1,6 @@
 """What looks after a server, from its control group and its ancestors."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -183,6 +184,17 @@ def test_what_the_tools_say() -> None:
     assert read_told([("container", "/chat unless-stopped")], child=None).at_boot is False
     assert read_told([("container", "chat always")], child=None, tool="podman").at_boot is None
     assert read_told([("trouble", "permission denied (exit status 1)")], child=None).trouble.startswith("permission")
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        *[("1min 30s", 90), ("20s", 20), ("2min 5s 250ms", 125.25), ("infinity", math.inf), ("1h", 3600)],
+        *[("90", None), ("", None), ("soon", None), ("5s ?", None)],
+    ],
+)
+def test_how_long_a_unit_waits(text: str, seconds: float | None) -> None:
+    assert read_told([("unit", f"TimeoutStopUSec={text}")], child=None).stop_seconds == seconds
 
 
 @pytest.mark.parametrize(

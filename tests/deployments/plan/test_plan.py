@@ -1,5 +1,6 @@
 """The plan: what it stops, what stands in the way, and which facts an approval rests on."""
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -419,6 +420,20 @@ def test_what_cannot_be_asked_is_told_and_confirmed_before_the_stop() -> None:
     made = plan(managed("/system.slice/supervisor.service", parent=Proc(60, 60, "runsv")), launch=None)
     assert not made.data["blocked"] and "supervisor runit looks after" in made.data["warnings"][0]["text"]
     assert must_confirm(made.manager, made.beside)
+
+
+@pytest.mark.parametrize(("unit", "said"), [(90.0, "90 s"), (math.inf, "for ever"), (30.0, ""), (None, "")])
+def test_a_unit_that_waits_longer_than_the_job_is_told_before_anything_is_stopped(
+    unit: float | None, said: str
+) -> None:
+    machine = serving_machine()
+    machine.cgroups = {100: "/system.slice/chat.service"}
+    made = plan(machine, launch=None, told=Told(stop_seconds=unit), stop_seconds=30)
+    words = (
+        f"The systemd unit chat.service may wait {said} for its server to end (TimeoutStopSec); this job waits 30 s."
+    )
+    assert (words in [warning["text"] for warning in made.data["warnings"]]) == bool(said)
+    assert ("TimeoutStopSec" in str(made.data)) == bool(said) and not made.data["blocked"]
 
 
 def test_a_manager_that_would_not_answer_blocks() -> None:

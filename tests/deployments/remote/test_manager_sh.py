@@ -22,6 +22,7 @@ def test_a_units_properties_are_told_one_a_line(host: Host) -> None:
     said = ask(host, "unit", name="chat.service")
     assert said_of(said, "unit") == ["Restart=always", "UnitFileState=enabled"]
     asked = (host.home / "asked").read_text().split()
+    assert asked[1:-2][1::2] == ["Restart", "UnitFileState", "TriggeredBy", "TimeoutStopUSec"]
     assert asked[0] == "show" and asked[-2:] == ["--", "chat.service"]
 
 
@@ -46,6 +47,15 @@ def test_a_container_by_name_and_policy(host: Host) -> None:
     host.program("docker", 'echo "/chat always"')
     assert said_of(ask(host, "container", tool="docker", name="abc"), "container") == ["/chat always"]
     assert words(ask(host, "container", name="abc")) == ["end"], "no tool is known: nothing is asked"
+
+
+def test_the_container_that_publishes_a_port(host: Host) -> None:
+    host.program("docker", 'echo "$*" > "$HOME/asked"; echo "chat (0123456789ab)"')
+    assert said_of(ask(host, "published", name=30000), "published") == ["chat (0123456789ab)"]
+    asked = (host.home / "asked").read_text()
+    assert asked.startswith("ps --filter publish=30000 --format {{.Names}}")
+    host.program("docker", "exit 1")
+    assert "published" not in words(ask(host, "published", name=30000))
 
 
 @pytest.mark.parametrize("options", [["-c", "/etc/lab.conf"], ["-c/etc/lab.conf"], ["--configuration=/etc/lab.conf"]])
