@@ -1,0 +1,76 @@
+"""Profiles in a real browser that runs no script: paste, clone, export, import, compare."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.e2e import steps
+from tests.e2e.conftest import RunningPanel
+
+pytestmark = [pytest.mark.lab, pytest.mark.e2e, pytest.mark.timeout(300)]
+
+DOCKER = (
+    "docker run -d --gpus all \\\n  -p 8000:30000 -v /data/hf:/root/.cache/huggingface --ipc=host "
+    "lmsysorg/sglang:v0.5.9 \\\n  python3 -m sglang.launch_server --model-path Qwen/Qwen3-8B --host 0.0.0.0 --port 30000 2>&1 | tee x.log"
+)
+
+
+@pytest.fixture
+def plain(browser: Browser, page: Page, panel: RunningPanel) -> Iterator[Page]:
+    """A page of the same person without JavaScript."""
+    context = browser.new_context(
+        base_url=panel.url, java_script_enabled=False, storage_state=page.context.storage_state()
+    )
+    opened = context.new_page()
+    opened.set_default_timeout(20_000)
+    yield opened
+    context.close()
+
+
+def paste(page: Page, *, name: str, command: str) -> None:
+    page.goto("/profiles/new/")
+    page.get_by_label("Name", exact=True).fill(name)
+    page.get_by_label("Command line").fill(command)
+    page.get_by_role("button", name="Create the profile").click()
+
+
+def test_a_profile_is_pasted_cloned_exported_and_brought_back(plain: Page, tmp_path: Path) -> None:
+    paste(plain, name="docker", command=DOCKER.replace("/data/hf", "~/hf"))
+    expect(steps.main(plain)).to_contain_text("~ would be filled in by a shell first")
+    assert plain.get_by_label("Command line").input_value() == DOCKER.replace("/data/hf", "~/hf"), "nothing is lost"
+    plain.get_by_label("Command line").fill(DOCKER)
+    plain.get_by_role("button", name="Create the profile").click()
+    expect(steps.main(plain)).to_contain_text("-d was left out")
+    shown = plain.locator("#command").inner_text()
+
+    paste(plain, name="docker-again", command=shown)
+    plain.wait_for_url(re.compile(r"/profiles/\d+/$"))
+    assert plain.locator("#command").inner_text() == shown, "what is copied is what it was"
+
+    plain.get_by_role("link", name="Clone r1").click()
+    plain.get_by_label("Name", exact=True).fill("docker-clone")
+    plain.get_by_role("button", name="Create the profile").click()
+    expect(steps.main(plain)).to_contain_text("Its revision 1 is what docker-again r1 is.")
+
+    with plain.expect_download() as download:
+        plain.get_by_role("link", name="Export r1").click()
+    assert download.value.suggested_filename == "docker-clone-r1.yaml"
+    download.value.save_as(tmp_path / "file.yaml")
+    plain.goto("/profiles/import/")
+    plain.get_by_label("File", exact=True).set_input_files(tmp_path / "file.yaml")
+    plain.get_by_role("button", name="Show what it would make").click()
+    expect(steps.main(plain)).to_contain_text("There is already a profile named docker-clone.")
+    plain.get_by_label("Name here").fill("docker-back")
+    plain.get_by_role("button", name="Show again what it would make").click()
+    plain.get_by_role("button", name="Create the profile").click()
+    expect(steps.main(plain)).to_contain_text("docker-back has 1 revision from the file.")
+    assert plain.locator("#command").inner_text() == shown
+
+    plain.goto(plain.url + "compare/")
+    plain.get_by_label("Also those of").select_option(label="docker")
+    plain.get_by_role("button", name="Compare").click()
+    expect(plain.locator("h1")).to_have_text("docker-back r1 and docker r1")
+    expect(steps.main(plain)).to_contain_text("No difference.")
