@@ -36,6 +36,7 @@ class Action(enum.StrEnum):
     EDIT_HOST = "edit_host"
     EDIT_PROFILE = "edit_profile"  # commands, environment, paths
     EDIT_DEPLOYMENT = "edit_deployment"  # hooks and policies too
+    SET_SECRET = "set_secret"  # of a deployment; nobody ever reads one
     MANAGE_PEOPLE = "manage_people"
 
 
@@ -52,6 +53,7 @@ ALLOWED: dict[Role, frozenset[Action]] = {
             Action.EDIT_HOST,
             Action.EDIT_PROFILE,
             Action.EDIT_DEPLOYMENT,
+            Action.SET_SECRET,
             Action.MANAGE_PEOPLE,
         }
     ),

@@ -6,12 +6,15 @@ the database get to see from a host goes through here. Where it is not clear how
 rather than less. Known secrets shorter than four characters are not looked for: they would hide half of every log.
 """
 
+import base64
+import json
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 MASK = "********"
 SHORTEST_KNOWN = 4
@@ -164,6 +167,21 @@ _COLOUR = re.compile(r"\x1b\[[0-9;:?]{0,32}[A-Za-z]")
 
 
 # --- Masking whole texts, command lines and data --------------------------------------------------------------------
+
+
+def as_written(secret: str) -> set[str]:
+    """A known secret in the ways in which programs write it: plain, in Python's and JSON's quotes, in an address, in
+    base64.
+    """
+    plain = secret.encode(errors="surrogateescape")
+    return {
+        secret,
+        repr(secret)[1:-1],
+        json.dumps(secret)[1:-1],
+        quote(plain, safe=""),
+        base64.b64encode(plain).decode().rstrip("="),
+        base64.urlsafe_b64encode(plain).decode().rstrip("="),
+    }
 
 
 def mask_text(text: str, *, known: Iterable[str] = ()) -> str:

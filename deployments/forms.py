@@ -43,7 +43,7 @@ class RevisionForm(forms.Form):
         required=False,
         max_length=100_000,
         widget=forms.Textarea(attrs=PLAIN | {"rows": 3}),
-        help_text="One NAME=value a line, added to the login's own. No secrets.",
+        help_text="One NAME=value a line, added to the login's own. Secrets are set on the deployment's page.",
     )
     workdir = forms.CharField(
         label="Working directory", required=False, max_length=500, widget=forms.TextInput(attrs=PLAIN)

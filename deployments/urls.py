@@ -1,7 +1,7 @@
 from django.urls import path
 
 from deployments.lifecycle import JobKind
-from deployments.views import deployments, history, job, jobplan, overview, profile_files, profiles
+from deployments.views import deployments, history, job, jobplan, overview, profile_files, profiles, secrets
 
 app_name = "deployments"
 
@@ -21,6 +21,8 @@ urlpatterns = [
     path("deployments/<int:pk>/", deployments.deployment, name="deployment"),
     path("deployments/<int:pk>/part/", deployments.part, name="deployment_part"),
     path("deployments/<int:pk>/edit/", deployments.edit, name="deployment_edit"),
+    path("deployments/<int:pk>/secrets/", secrets.secrets, name="secrets"),
+    path("deployments/<int:pk>/secrets/remove/", secrets.remove, name="secret_remove"),
     path("deployments/<int:pk>/restart/", jobplan.ask, {"kind": JobKind.RESTART}, name="plan_restart"),
     path("deployments/<int:pk>/start/", jobplan.ask, {"kind": JobKind.START}, name="plan_start"),
     path("deployments/<int:pk>/stop/", jobplan.ask, {"kind": JobKind.STOP}, name="plan_stop"),

@@ -4,7 +4,7 @@
 hold (``check_command``). Nothing here is run, and nothing goes through a shell.
 """
 
-from deployments.commandline.checks import check_argv, check_container, check_env
+from deployments.commandline.checks import check_argv, check_container, check_env, check_env_name
 from deployments.commandline.command import Command
 from deployments.commandline.parse import check_command, parse
 from deployments.commandline.write import on_one_line, read_env, write, write_env
@@ -15,6 +15,7 @@ __all__ = [
     "check_command",
     "check_container",
     "check_env",
+    "check_env_name",
     "on_one_line",
     "parse",
     "read_env",

@@ -29,8 +29,8 @@ def check_no_secret(argv: list[str]) -> None:
         if (given and _is_cut_short(flag)) or masked[position] != word:
             where = argv[position - 1] if masked[position] == MASK and position else mask_text(flag)
             raise ValueError(
-                f"{where} would show the secret to every user of the host. Leave it out; "
-                "give the engine a key by its own configuration file on the host."
+                f"{where} would show the secret to every user of the host. Leave it out, "
+                "and set it under Secrets on the deployment's page."
             )
 
 
@@ -91,6 +91,6 @@ def check_env(env: dict[str, str]) -> None:
     for name, value in env.items():
         check_env_name(name)
         if is_secret_name(name) or mask_text(value) != value:
-            raise ValueError(f"{name} looks like a secret. Keep it in the engine's own configuration on the host.")
+            raise ValueError(f"{name} looks like a secret. Set it under Secrets on the deployment's page.")
         if "\0" in value or "\n" in value or "\r" in value or len(value) > 10_000:
             raise ValueError(f"The value of {name} holds a line break or a NUL, or is too long.")

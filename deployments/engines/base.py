@@ -104,6 +104,9 @@ class Engine:
     metrics_flag: str = ""  # without which the engine has no such page
     running_metric: str = ""
     effective_path: str = ""
+    api_key_variable: str = ""  # from which it takes the key that its API asks for
+    api_key_setting: str = ""  # the same, in the file that --config names, of an engine that reads no variable
+    api_key_shown: str = ""  # where the engine itself shows it, in a sentence
     signatures: tuple[Signature, ...] = ()
 
     def flag(self, argv: Sequence[str], names: Sequence[str]) -> str | None:
@@ -126,6 +129,11 @@ class Engine:
         """The model, when it is a path on the host (a hub id is None)."""
         value = self.flag(argv, self.model_flags)
         return value if value is not None and value.startswith(("/", "~", "./")) else None
+
+    @property
+    def takes_api_key(self) -> bool:
+        """Does the panel know how to give it a key without showing the key to anybody?"""
+        return bool(self.api_key_variable or self.api_key_setting)
 
     def recognises(self, command: str) -> bool:
         """Is this command line a server of this engine?"""

@@ -5,6 +5,7 @@ from deployments.models.job import CardClaim, Check, Effect, Gate, Job, JobStep,
 from deployments.models.launch import Launch
 from deployments.models.log import JobReading, LogChunk
 from deployments.models.profile import Profile, Revision
+from deployments.models.secret import Secret
 
 __all__ = [
     "CardClaim",
@@ -21,4 +22,5 @@ __all__ = [
     "PortClaim",
     "Profile",
     "Revision",
+    "Secret",
 ]

@@ -7,6 +7,7 @@ from controlpanel.refusal import Refused
 from deployments.services.deployments import create_deployment, mark_proven, update_deployment
 from deployments.services.jobs import answer_gate, cancel_job, request_job, why_not_answer
 from deployments.services.profiles import add_revision, check_import, clone_profile, create_profile, import_profile
+from deployments.services.secrets import remove_secret, set_secret
 
 __all__ = [
     "Refused",
@@ -19,7 +20,9 @@ __all__ = [
     "create_profile",
     "import_profile",
     "mark_proven",
+    "remove_secret",
     "request_job",
+    "set_secret",
     "update_deployment",
     "why_not_answer",
 ]

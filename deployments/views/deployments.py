@@ -160,6 +160,8 @@ def _context(pk: int) -> dict[str, Any]:
         "row": row,
         "missing_cards": len(row.placement.gpu_uuids) - len(row.gpus) if row.placement else 0,
         "partners": found.shares_with.all(),
+        "secrets": found.secrets.filter(retired_at=None),
+        "given": set(row.launch.requested.get("secrets", {}).values()) if row.launch else set(),
         "differences": _differences(row.running, proven),
         "pending": _differences(row.running, row.deployment.revision),
         "launches": found.launches.select_related("revision__profile", "job")[:SHOWN],

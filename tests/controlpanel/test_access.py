@@ -16,7 +16,15 @@ TABLE = {
     "viewer": LOOK_ONLY,
     "operator": {"look", "ask", "start", "test_host"},
     "approver": {"look", "test_host", "approve", "trust_host_key", "confirm_kill"},
-    "administrator": {"look", "test_host", "edit_host", "edit_profile", "edit_deployment", "manage_people"},
+    "administrator": {
+        "look",
+        "test_host",
+        "edit_host",
+        "edit_profile",
+        "edit_deployment",
+        "set_secret",
+        "manage_people",
+    },
 }
 
 

@@ -19,6 +19,7 @@ LLAMA_SERVER = Engine(
     metrics_flag="--metrics",
     running_metric="llamacpp:requests_processing",
     effective_path="/props",
+    api_key_variable="LLAMA_API_KEY",
     signatures=(
         signature(
             r"exiting due to model loading error|failed to load model",

@@ -17,6 +17,7 @@ VLLM = Engine(
     completion=completion_request(),
     metrics_path="/metrics",
     running_metric="vllm:num_requests_running",
+    api_key_variable="VLLM_API_KEY",
     signatures=(
         signature(
             r"Free memory on device .* on startup is less than desired",
