@@ -15,6 +15,7 @@ from hosts.transport.base import ByteTunnel, ConnectRefused, LinkLost, Transport
 LIMIT_BYTES = 1024 * 1024
 CONNECT_SECONDS = 10.0
 PROBE_SECONDS = 5.0
+WANTS_KEY = (401, 403)
 
 
 class NoAnswer(Exception):
@@ -30,15 +31,20 @@ class HttpAnswer:
     seconds: float
 
 
-def ask(transport: Transport, port: int, request: HttpRequest, *, tick: Callable[[], None]) -> HttpAnswer:
-    """Send one request to ``port`` as the host sees it. Raises NoAnswer, or TransportError for the link itself."""
+def ask(
+    transport: Transport, port: int, request: HttpRequest, *, tick: Callable[[], None], key: str = ""
+) -> HttpAnswer:
+    """Send one request to ``port`` as the host sees it, with the ``key`` of the server's API if there is one.
+
+    Nothing of it is in argv anywhere: it goes through the tunnel. Raises NoAnswer, or TransportError for the link.
+    """
     began = time.monotonic()
     try:
         tunnel = transport.open_tcp(port, timeout=CONNECT_SECONDS)
     except ConnectRefused as error:
         raise NoAnswer(f"Nothing accepts connections on port {port}.") from error
     try:
-        status, body = _exchange(tunnel, port, request, deadline=began + request.timeout, tick=tick)
+        status, body = _exchange(tunnel, port, request, key=key, deadline=began + request.timeout, tick=tick)
     except LinkLost as error:
         if not transport.is_alive(timeout=PROBE_SECONDS):
             raise  # the link itself is gone, which says nothing about the server
@@ -51,18 +57,10 @@ def ask(transport: Transport, port: int, request: HttpRequest, *, tick: Callable
 
 
 def _exchange(
-    tunnel: ByteTunnel, port: int, request: HttpRequest, *, deadline: float, tick: Callable[[], None]
+    tunnel: ByteTunnel, port: int, request: HttpRequest, *, key: str, deadline: float, tick: Callable[[], None]
 ) -> tuple[int, bytes]:
     connection = h11.Connection(h11.CLIENT)
-    payload = json.dumps(request.body).encode() if request.body is not None else b""
-    headers = [("Host", f"127.0.0.1:{port}"), ("Connection", "close"), ("Accept", "*/*")]
-    if request.body is not None:
-        headers += [("Content-Type", "application/json"), ("Content-Length", str(len(payload)))]
-    out = connection.send(h11.Request(method=request.method, target=request.path, headers=headers)) or b""
-    if payload:
-        out += connection.send(h11.Data(data=payload)) or b""
-    out += connection.send(h11.EndOfMessage()) or b""
-    tunnel.sendall(out)
+    tunnel.sendall(_written(connection, port, request, key))
     tunnel.settimeout(0.5)
     status, body = 0, b""
     while len(body) < LIMIT_BYTES:
@@ -78,6 +76,19 @@ def _exchange(
     if not status:
         raise NoAnswer(f"Port {port} closed the connection without an answer to {request.path}.")
     return status, body
+
+
+def _written(connection: h11.Connection, port: int, request: HttpRequest, key: str) -> bytes:
+    payload = json.dumps(request.body).encode() if request.body is not None else b""
+    headers = [("Host", f"127.0.0.1:{port}"), ("Connection", "close"), ("Accept", "*/*")]
+    if key:
+        headers.append(("Authorization", f"Bearer {key}"))
+    if request.body is not None:
+        headers += [("Content-Type", "application/json"), ("Content-Length", str(len(payload)))]
+    out = connection.send(h11.Request(method=request.method, target=request.path, headers=headers)) or b""
+    if payload:
+        out += connection.send(h11.Data(data=payload)) or b""
+    return out + (connection.send(h11.EndOfMessage()) or b"")
 
 
 def _receive(tunnel: ByteTunnel, *, deadline: float, tick: Callable[[], None]) -> bytes:

@@ -12,10 +12,11 @@ from django.db.models import F, Max
 from django.utils.crypto import constant_time_compare, salted_hmac
 
 from controlpanel.live import hints
-from controlpanel.masking import StreamMasker, mask_text
+from controlpanel.masking import StreamMasker, mask_text, mask_values
 from deployments.models import Job, Launch, LogChunk
 from deployments.models.job import Claim
 from deployments.remote.script import Said
+from deployments.secrets import values_to_hide
 
 CHUNK_BYTES = 32 * 1024
 """Of one row: small enough for one live frame."""
@@ -56,6 +57,16 @@ class JobLog:
         self._next = (LogChunk.objects.filter(job_id=claim.job_id).aggregate(last=Max("seq"))["last"] or 0) + 1
         self._waiting: list[LogChunk] = []
         self._writes: list[Callable[[], object]] = []
+        self.known = values_to_hide(claim.job_id)
+        """Secrets to be hidden wherever they stand. None is set while a job goes on."""
+
+    def hide(self, text: str) -> str:
+        """The text as it may be stored and shown."""
+        return mask_text(text, known=self.known)
+
+    def hide_in(self, value: Any) -> Any:
+        """Plain data (dicts, lists, text, numbers) as it may be stored and shown."""
+        return mask_values(value, known=self.known)
 
     def say(self, text: str, *, step: str) -> None:
         """One line of the panel's own, for the reader of the job, stored at once."""
@@ -78,7 +89,7 @@ class JobLog:
             self.store()
 
     def _line(self, text: str, *, step: str) -> LogChunk:
-        return LogChunk(source=LogChunk.Source.PANEL, step=step, text=mask_text(text.rstrip("\n")) + "\n")
+        return LogChunk(source=LogChunk.Source.PANEL, step=step, text=self.hide(text.rstrip("\n")) + "\n")
 
     def store(self, *chunks: LogChunk, launch: Launch | None = None) -> None:
         """Number chunks and store all of them or none, and with them how ``launch``'s log is read on.
@@ -141,7 +152,7 @@ class ServerLog:
         self._step = step
         # Bytes that are no text are escaped, so that what the masker holds back can be counted in bytes.
         self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
-        self._masker = StreamMasker()
+        self._masker = StreamMasker(known=log.known)
         self._pending = b""
         self._waiting = 0  # bytes that the masker or the decoder holds back
         self._recent = b""  # raw bytes up to the last that arrived

@@ -20,7 +20,6 @@ from django.utils import timezone
 
 from controlpanel import audit
 from controlpanel.live import hints
-from controlpanel.masking import mask_text, mask_values
 from deployments import tasks
 from deployments.decisions.recovery import retry_in
 from deployments.joblog import JobLog, LeaseLost
@@ -157,14 +156,15 @@ def _settle(claim: Claim, step: JobStep | None, log: JobLog, error: Exception | 
         case TransportError():
             _lose_contact(claim, job, log, step, error)
         case _:
-            logger.exception("job %s: our own fault", claim.job_id, exc_info=error)
+            trace = log.hide("".join(traceback.format_exception(error)))
+            logger.error("job %s: our own fault\n%s", claim.job_id, trace)
             _end(
                 claim,
                 log,
                 JobState.ERRORED,
                 failed=Failed(step, str(error)),
                 summary=f"A fault of the panel itself: {type(error).__name__}: {error}. {_left_behind(job)}",
-                traceback="".join(traceback.format_exception(error)),
+                traceback=trace,
             )
 
 
@@ -180,7 +180,7 @@ def _fail(claim: Claim, step: JobStep | None, log: JobLog, error: StepFailed) ->
     """A step failed: start what was serving again if the plan said so, else end."""
     log.say(error.message, step=step.name if step else "")
     if error.diagnosis is not None:
-        Job.held(claim).update(diagnosis=mask_values(error.diagnosis))
+        Job.held(claim).update(diagnosis=log.hide_in(error.diagnosis))
     job = Job.objects.get(pk=claim.job_id)
     if step is not None and not step.way_back and _can_go_back(job, step):
         _go_back(claim, job, step, log, error)
@@ -197,14 +197,14 @@ def _go_back(claim: Claim, job: Job, step: JobStep, log: JobLog, error: StepFail
     """Append the steps that start the previous revision again, and hand the job on."""
     log.say(f"The plan says: start again what was serving ({job.previous_revision}).", step="launch")
     with transaction.atomic():
-        Failed(step, error.message).store()
+        Failed(step, error.message).store(log)
         JobStep.objects.filter(job=job, state=StepState.PENDING).update(state=StepState.SKIPPED)
         position = job.steps.count()
         JobStep.objects.bulk_create(
             JobStep(job=job, position=position + number, name=name, way_back=True)
             for number, name in enumerate(WAY_BACK)
         )
-        if not Job.leave(claim, state=JobState.QUEUED, summary=mask_text(error.message), ring_at=timezone.now()):
+        if not Job.leave(claim, state=JobState.QUEUED, summary=log.hide(error.message), ring_at=timezone.now()):
             raise LeaseLost
     tasks.ring(job.pk)
 
@@ -216,11 +216,11 @@ class Failed:
     step: JobStep | None
     message: str
 
-    def store(self) -> None:
+    def store(self, log: JobLog) -> None:
         """Mark the step; belongs into the transaction in which the job is left."""
         if self.step is not None:
             JobStep.objects.filter(pk=self.step.pk).update(
-                state=StepState.FAILED, summary=mask_text(self.message), ended_at=timezone.now()
+                state=StepState.FAILED, summary=log.hide(self.message), ended_at=timezone.now()
             )
 
 
@@ -240,7 +240,7 @@ def _lose_contact(claim: Claim, job: Job, log: JobLog, step: JobStep | None, err
     Job.leave(
         claim,
         state=JobState.UNKNOWN,
-        summary=f"{error} What was last known: {_last_known(job)}. Users may still be served.",
+        summary=log.hide(f"{error} What was last known: {_last_known(job)}. Users may still be served."),
         hint=error.hint,
         contact_lost_at=since,
         ring_at=now + retry_in(now - since),
@@ -270,16 +270,14 @@ def _end(
     # A round that started the old server again does not make the job a success.
     if state == JobState.SUCCEEDED and job.steps.filter(way_back=True).exists():
         state = JobState.FAILED
-    summary = mask_text(summary)
+    summary = log.hide(summary)
     log.say_soon(summary, step="")
     with log.transaction():
-        left = Job.leave(
-            claim, state=state, summary=summary, hint=hint, traceback=mask_text(traceback), contact_lost_at=None
-        )
+        left = Job.leave(claim, state=state, summary=summary, hint=hint, traceback=traceback, contact_lost_at=None)
         if not left:
             raise LeaseLost
         if failed is not None:
-            failed.store()
+            failed.store(log)
         Gate.objects.filter(job=job, answered_at=None).update(answered_at=timezone.now(), answer="ended")
         Job.let_go(job.pk)
         audit.record(f"job {state}", actor=None, target=job, detail={"summary": summary})

@@ -8,7 +8,7 @@ from controlpanel.masking import as_written
 from controlpanel.sealing import CannotUnseal
 from deployments.lifecycle import ACTIVE, LIVE_LAUNCH
 from deployments.models import Deployment, Launch, Secret
-from deployments.models.secret import API_KEY
+from deployments.plan.passing import API_KEY
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def api_key(deployment: Deployment, launch: Launch | None) -> str:
     Empty when it has none, or when its key cannot be opened: it will then say itself that it wants one.
     """
     wanted = versions(deployment) if launch is None else launch.requested.get("secrets", {})
-    row = Secret.objects.filter(deployment=deployment, pk=wanted.get(API_KEY)).first()
+    row = Secret.objects.filter(deployment=deployment, pk__in=[wanted[API_KEY]] if API_KEY in wanted else []).first()
     try:
         return row.open() if row is not None else ""
     except CannotUnseal:
@@ -63,13 +63,13 @@ def values_to_hide(job_id: int) -> tuple[str, ...]:
     return tuple(found)
 
 
-def why_not_opened(deployment: Deployment) -> CannotUnseal | None:
-    """What stands in the way of passing the secrets on, if anything does."""
+def why_not_opened(deployment: Deployment) -> tuple[str, str] | None:
+    """What stands in the way of passing the secrets on, and what to do; None when nothing does."""
     try:
         for row in deployment.secrets.filter(retired_at=None):
             row.open()
     except CannotUnseal as error:
-        return error
+        return error.message, error.hint
     return None
 
 

@@ -9,10 +9,6 @@ from django.utils import timezone
 from controlpanel import sealing
 from deployments.models.deployment import Deployment
 
-API_KEY = "API key"
-"""Stands for the key that the server's own API asks for: each engine takes it in its own way. The other names are those
-of environment variables."""
-
 
 class Secret(models.Model):
     """One version of a secret of a deployment, sealed. Immutable: a new value is a new row.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from django.db.models import Q
 
-from deployments import http
+from deployments import http, secrets
 from deployments.engines.base import HttpRequest
 from deployments.lifecycle import JobKind
 from deployments.models import Launch, Revision
@@ -70,6 +70,8 @@ def plan_for(ctx: StepContext, *, adopt: bool = True) -> Plan:
             machine=ctx.host.machine.name,
             earlier=launches_of(ctx),
             launches=launches_of_others(ctx),
+            secrets=secrets.versions(ctx.deployment) if new else {},
+            secrets_lost=secrets.why_not_opened(ctx.deployment) if new else None,
             adopt=adopt,
             stop_seconds=ctx.deployment.term_seconds + ctx.deployment.kill_seconds,
         ),
@@ -304,9 +306,12 @@ def running_requests(ctx: StepContext, transport: Transport) -> int | Unknown:
     if not engine.metrics_path:
         return Unknown(f"{engine.label} does not tell how many requests run.")
     try:
-        answer = http.ask(transport, ctx.deployment.port, page, tick=ctx.tick)
+        key = secrets.api_key(ctx.deployment, ctx.live_launch())
+        answer = http.ask(transport, ctx.deployment.port, page, tick=ctx.tick, key=key)
     except http.NoAnswer as error:
         return Unknown(str(error))
+    if answer.status in http.WANTS_KEY:
+        return Unknown(f"{page.path} answered {answer.status}: the server wants another API key than the panel has.")
     running = engine.running_requests(answer.body.decode(errors="replace")) if answer.status == 200 else None
     if running is None:
         needed = f" It tells them when it is started with {engine.metrics_flag}." if engine.metrics_flag else ""

@@ -64,6 +64,10 @@ class PlanInput:
     """launch -> deployment, of the servers that the panel has started for others."""
     told: Told = NOTHING_TOLD
     """What the server's manager says by its own tools."""
+    secrets: Mapping[str, int] = field(default_factory=dict)
+    """What the server is given beside its command: name -> version."""
+    secrets_lost: tuple[str, str] | None = None
+    """Why the panel cannot open them, and what to do."""
     adopt: bool = True
     """May an engine on the port be this deployment's, though it was not launched by us?"""
 

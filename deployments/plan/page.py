@@ -37,6 +37,13 @@ def place(asked: PlanInput, facts: HostFacts, manager: Manager | None) -> dict[s
     }
 
 
+def launched(asked: PlanInput) -> dict[str, Any] | None:
+    """What is launched, and by which names it is given secrets."""
+    if asked.new is None:
+        return None
+    return {"command": asked.new.command, "revision": asked.new.name, "given": sorted(asked.secrets)}
+
+
 def _habits(manager: Manager) -> str:
     """When it starts the server again, as far as it says so."""
     told = manager.told

@@ -20,7 +20,17 @@ from deployments.plan.inputs import HOME, PlanInput, Recipe
 from deployments.plan.loading import find_loading
 from deployments.plan.manager import Manager, ManagerKind, beside, find_manager
 from deployments.plan.manager_warnings import managed_warnings
-from deployments.plan.page import cards_table, co_tenant, described, disk, place, stranger, usable_table, way_back
+from deployments.plan.page import (
+    cards_table,
+    co_tenant,
+    described,
+    disk,
+    launched,
+    place,
+    stranger,
+    usable_table,
+    way_back,
+)
 from deployments.plan.serving import KnownLaunch, Serving, find_serving
 from deployments.plan.sharing import Planned
 from deployments.plan.warnings import warnings_of
@@ -104,7 +114,7 @@ def make_plan(asked: PlanInput) -> Plan:
             asked.proven.settings if asked.proven else None,
         ),
         "flags_before": "Running" if serving.root else "Last start" if before else "",
-        "launch": {"command": asked.new.command, "revision": asked.new.name} if asked.new else None,
+        "launch": launched(asked),
         "warnings": warnings,
         "blocked": any(warning["blocks"] for warning in warnings),
         "way_back": way_back(asked, serving, manager),
@@ -173,6 +183,7 @@ def _binding(
         "serves": sorted(_bound(serving, asked.facts)),
         "strangers": sorted([h.pid, h.start_time] for h in others.strangers) if isinstance(others, Held) else "unknown",
         "co_tenants": sorted([h.pid, h.start_time] for h in others.co_tenants) if isinstance(others, Held) else [],
+        **({"secrets": sorted([name, version] for name, version in asked.secrets.items())} if asked.secrets else {}),
         "blocked": sorted(warning["text"] for warning in warnings if warning["blocks"]),
     }
 
@@ -200,6 +211,7 @@ def what_changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
         "strangers": f"others hold the cards than those of the plan{_who_differs(old, new, 'untouched')}",
         "co_tenants": "the co-tenants of the cards are others than those of the plan"
         + _who_differs(old, new, "co_tenants"),
+        "secrets": "the secrets that the server is given",
         "blocked": "what stands in the way",
     }
     return [text for key, text in words.items() if before.get(key) != now.get(key)]

@@ -12,6 +12,7 @@ from deployments.decisions.verify import CardSeen
 from deployments.plan.cards import CARDS_VARIABLE, Held, cards_named, memory_on
 from deployments.plan.inputs import HOME, LEAST_DISK_MIB, PlanInput, Recipe
 from deployments.plan.manager import scheduler_of
+from deployments.plan.passing import why_not_passed
 from deployments.plan.serving import Serving, port_owners
 from deployments.plan.words import command_of
 from hosts.probe.facts import HostFacts
@@ -76,6 +77,7 @@ def _blocking(asked: PlanInput, serving: Serving, cards: Sequence[CardSeen]) -> 
         )
     if asked.new is not None:
         found += _contained(asked.new) + _no_card(asked) + _missing(asked, asked.new) + _other_cards(asked, asked.new)
+        found += _secrets(asked, asked.new)
     if asked.kind == "start" and serving.processes:
         found.append(
             warning(
@@ -162,6 +164,19 @@ def _may_change(asked: PlanInput) -> list[dict[str, Any]]:
             "Write uv run --frozen in a new revision to start what is installed.",
         )
     ]
+
+
+def _secrets(asked: PlanInput, new: Recipe) -> list[dict[str, Any]]:
+    """Said before anything is stopped: without its secrets the server does not start."""
+    why = f"{asked.deployment} is not started without its secrets ({', '.join(sorted(asked.secrets))})."
+    if asked.secrets_lost is not None:
+        text, todo = asked.secrets_lost
+        return [warning(text, why, todo, blocks=True)]
+    reason = why_not_passed(asked.engine, new.argv, asked.secrets)
+    if not reason:
+        return []
+    todo = "Start the engine itself in a new revision, or remove the secret on the deployment's page."
+    return [warning(f"The secrets cannot be passed on: {reason}.", why, todo, blocks=True)]
 
 
 def _scheduled(asked: PlanInput) -> list[dict[str, Any]]:

@@ -111,6 +111,8 @@ tell_listener() {
     for INODE in $INODES; do
         case $FILES in *"socket:[$INODE]"*) ;; *) say listen other; return 0 ;; esac
     done
+    # It has read its settings long ago: the file with its key is not needed any more.
+    [ ! -e "$DIR/settings.yaml" ] || rm -f "$DIR/settings.yaml"
     say listen ours
 }
 

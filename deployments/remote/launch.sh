@@ -2,6 +2,7 @@
 # MUSTS: as NEEDS, of a launch whose risk a person took.
 # RUN: text of the wrapper. LIMITS: "uuid=MiB" words, memory in use at most. NEEDS: of the cards that have co-tenants,
 # memory free at least. PORT. PROGRAM. WORKDIR. FORCE: 1 = a person took the risk.
+# SECRETS: what the wrapper sets in the server's environment alone. SETTINGS: the engine's own file, with its key.
 same_boot
 take_fence
 DIR=$BASE/launches/$LAUNCH
@@ -19,7 +20,16 @@ wait_for_record() {
 
 # Forbid the start of the launch in directory $1 for ever. Fails when its wrapper has begun.
 forbid() {
-    mkdir "$1/begun" 2> /dev/null && : > "$1/abandoned"
+    mkdir "$1/begun" 2> /dev/null && : > "$1/abandoned" && forget_secrets "$1"
+}
+
+forget_secrets() {
+    rm -f "$1/secrets" "$1/settings.yaml"
+}
+
+# Text $2, if any, as file $1 of this launch; 0600 by the umask. printf is the shell's own: nothing of it is in argv.
+keep() {
+    [ -z "$2" ] || printf '%s\n' "$2" > "$DIR/$1"
 }
 
 tell_record() {
@@ -124,9 +134,12 @@ taken*) tell_port "$(printf '%s\n' "$TRIED" | sed -n 's/^socket .* //p; s/^ss .*
 *) BUSY=$(listening_on "$PORT"); [ -z "$BUSY" ] || tell_port "$BUSY" ;;
 esac
 
+# Of a launch whose host went down before its wrapper could do this itself. None lives.
+rm -f "$BASE"/launches/*/secrets "$BASE"/launches/*/settings.yaml
 mkdir "$DIR" 2> /dev/null || refuse "cannot make $DIR: the disk may be full"
-{ printf '%s' "$RUN" > "$DIR/run" && : > "$DIR/log" && printf '%s\n' "$LAUNCH" > "$BASE/live.new"; } 2> /dev/null &&
+{ keep secrets "$SECRETS" && keep settings.yaml "$SETTINGS" && printf '%s' "$RUN" > "$DIR/run" && : > "$DIR/log" && printf '%s\n' "$LAUNCH" > "$BASE/live.new"; } 2> /dev/null &&
     mv "$BASE/live.new" "$BASE/live" || { rm -rf "$DIR"; refuse "cannot write in $DIR: the disk may be full"; }
+SECRETS='' SETTINGS='' # a login that exports variables of these names would hand them on
 # -f and no "&": a background job of a shell would ignore SIGINT and SIGQUIT for ever, and its children too. Where we
 # are below one ourselves (the panel's own machine, a panel started with "&"), only env can undo it, since coreutils 8.31.
 RESET=''
@@ -137,5 +150,6 @@ if [ $((0x${MASK#"${MASK%?}"} & 6)) != 0 ]; then
     $RESET true 2> /dev/null || RESET=''
 fi
 umask "$UMASK"
-$RESET setsid -f sh "$DIR/run" "$DIR" < /dev/null > /dev/null 2>&1 3<&- 9>&- || refuse "setsid -f failed (package util-linux)"
+$RESET setsid -f sh "$DIR/run" "$DIR" < /dev/null > /dev/null 2>&1 3<&- 9>&- ||
+    { forget_secrets "$DIR"; refuse "setsid -f failed (package util-linux)"; }
 tell_record started

@@ -14,5 +14,7 @@ mkdir "$DIR/begun" || exit 0
     exec < /dev/null >> "$DIR/log" 2>&1
 @COMMAND@
 )
-printf '%s\n' "$?" > "$DIR/exit.new"
+CODE=$?
+rm -f "$DIR/secrets" "$DIR/settings.yaml"
+printf '%s\n' "$CODE" > "$DIR/exit.new"
 mv "$DIR/exit.new" "$DIR/exit"

@@ -6,7 +6,7 @@ every user of the host could read it. Answers are lines ``@TOKEN word ...``; a l
 
 from __future__ import annotations
 
-import secrets
+import secrets as randomness
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -59,7 +59,7 @@ def build(*parts: str, values: Mapping[str, object]) -> Script:
 
     Raises ValueError for a value with a NUL, which no shell can hold.
     """
-    token = secrets.token_hex(8)
+    token = randomness.token_hex(8)
     lines = []
     for name, value in {**values, "TOKEN": token}.items():
         text = " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
@@ -72,12 +72,21 @@ def build(*parts: str, values: Mapping[str, object]) -> Script:
     return Script(body.encode(), token)
 
 
-def wrapper(argv: Sequence[str], *, env: Mapping[str, str], workdir: str) -> str:
-    """The text of a launch's wrapper: it becomes ``argv`` in ``workdir`` with ``env`` added."""
+def wrapper(
+    argv: Sequence[str], *, env: Mapping[str, str], workdir: str, secrets: bool = False, settings: bool = False
+) -> str:
+    """The text of a launch's wrapper: it becomes ``argv`` in ``workdir`` with ``env`` added.
+
+    ``secrets``: with those of the launch's own file in its environment too, and the file gone. ``settings``: told by
+    ``--config`` where the engine's own file with its key is.
+    """
     lines = [f"export {name}={shlex.quote(value)}" for name, value in env.items()]
     if workdir:
         lines.insert(0, f"cd {shlex.quote(workdir)} || exit 1")
-    lines.append(f"exec {shlex.join(argv)}")
+    if secrets:
+        # A file that is not there ends the shell: without its secrets the server does not start.
+        lines += ['. "$DIR/secrets"', 'rm -f "$DIR/secrets"']
+    lines.append(f"exec {shlex.join(argv)}" + (' --config "$DIR/settings.yaml"' if settings else ""))
     return _part("run").replace("@COMMAND@", "\n".join(f"    {line}" for line in lines))
 
 

@@ -16,8 +16,8 @@ from controlpanel.sealing import CannotUnseal
 from deployments import commandline
 from deployments.engines.registry import ENGINES
 from deployments.models import Deployment, Secret
-from deployments.models.secret import API_KEY
 from deployments.plan.cards import CARDS_VARIABLE
+from deployments.plan.passing import API_KEY
 from deployments.services.jobs import wait_for
 
 VALUE = re.compile(r"[!-~]{8,4096}", re.ASCII)

@@ -20,7 +20,6 @@ from django.db.models import F
 from django.utils import timezone
 
 from controlpanel.live import hints
-from controlpanel.masking import mask_text, mask_values
 from deployments.engines.base import Engine
 from deployments.engines.registry import ENGINES
 from deployments.joblog import JobLog, LeaseLost
@@ -87,7 +86,7 @@ class EffectRecord:
 
     def done(self, outcome: str, **result: Any) -> None:
         """What came of it, stored with the next write: what follows from it, or the end of the work on the job."""
-        told = {"outcome": mask_text(outcome)[:200], "result": mask_values(result) or None}
+        told = {"outcome": self._log.hide(outcome)[:200], "result": self._log.hide_in(result) or None}
         finished = Effect.objects.filter(pk=self._effect.pk)
         self._log.write_soon(partial(finished.update, finished_at=timezone.now(), **told))
 
@@ -203,9 +202,9 @@ class StepContext:
             key=key,
             label=label,
             status=status,
-            value=mask_text(value)[:200],
+            value=self.log.hide(value)[:200],
             limit=limit[:200],
-            detail=mask_text(detail),
+            detail=self.log.hide(detail),
             source=source,
             measured_at=timezone.now(),
         )
@@ -248,7 +247,7 @@ class StepContext:
     def _with(self, facts: Mapping[str, Any]) -> dict[str, Any]:
         """The step's facts and these: what a process was started with may hold secrets."""
         exact = {name: value for name, value in facts.items() if name in EXACT}
-        return {**self.step.data, **mask_values(facts), **exact}
+        return {**self.step.data, **self.log.hide_in(facts), **exact}
 
     def remember_soon(self, **facts: Any) -> None:
         """As ``remember``, with the next write."""
@@ -295,7 +294,7 @@ class StepContext:
                 step=self.step,
                 fence=self.claim.fence,
                 kind=kind,
-                command=mask_text(command),
+                command=self.log.hide(command),
                 target=dict(target),
             )
         self._renewed = time.monotonic()
@@ -342,8 +341,8 @@ class StepContext:
                 step=self.step,
                 kind=kind,
                 title=title,
-                text=mask_text(text),
-                evidence=mask_values(list(evidence)),
+                text=self.log.hide(text),
+                evidence=self.log.hide_in(list(evidence)),
                 choices=[{"detail": "", "danger": False, "needs_reason": False, **choice} for choice in choices],
                 plan_hash=plan_hash,
                 expires_at=timezone.now() + expires_in if expires_in else None,
@@ -366,7 +365,7 @@ class StepContext:
 
     def finish(self, summary: str, **facts: Any) -> None:
         """The step has reached its goal. ``facts`` are kept with it. Stored when the runner goes on to the next."""
-        summary = mask_text(summary)
+        summary = self.log.hide(summary)
         self.say(summary)
         self._end = {"state": StepState.DONE, "summary": summary, "ended_at": timezone.now()}
         if facts:

@@ -11,7 +11,6 @@ from typing import Any, NoReturn
 
 from django.utils import timezone
 
-from controlpanel.masking import mask_values
 from deployments import http
 from deployments.decisions.readiness import Listener, Readiness
 from deployments.decisions.verify import CardSeen
@@ -25,6 +24,8 @@ from deployments.plan.cards import cards_seen, memory_on
 from deployments.plan.collect import PROBE_SECONDS, cards_of
 from deployments.remote import run as remote
 from deployments.remote.script import Said
+from deployments.secrets import api_key
+from deployments.steps.api_key import is_locked
 from deployments.steps.base import StepContext, StepFailed
 from hosts.models import Gpu
 from hosts.probe.facts import HostFacts
@@ -58,9 +59,10 @@ def check(ctx: StepContext) -> None:
     try:
         with ctx.link() as transport:
             _follow(ctx, row, log, readiness, transport)
-            text = _complete(ctx, transport)
+            text = _complete(ctx, row, transport)
+            is_locked(ctx, row, transport)
             idle, used = _cards_in_use(ctx, row, transport)
-            told = _effective(ctx, transport)
+            told = _effective(ctx, row, transport)
     except ServerEnded as ended:
         _fail_ended(ctx, row, ended.code)
     except NotReadyInTime:
@@ -163,15 +165,17 @@ def _show(ctx: StepContext, readiness: Readiness) -> None:
 # --- Asking it ------------------------------------------------------------------------------------------------------
 
 
-def _complete(ctx: StepContext, transport: Transport) -> str:
+def _complete(ctx: StepContext, row: Launch, transport: Transport) -> str:
     """A real completion. Raises StepFailed when it does not come or is not one a person would accept."""
     request = ctx.engine.completion
     if request is None:
         return ""
     try:
-        answer = http.ask(transport, ctx.revision.port, request, tick=ctx.tick)
+        answer = http.ask(transport, ctx.revision.port, request, tick=ctx.tick, key=api_key(ctx.deployment, row))
     except http.NoAnswer as error:
         _fail_completion(ctx, str(error))
+    if answer.status in http.WANTS_KEY:
+        _fail_completion(ctx, f"It wants an API key (status {answer.status}). Set it on the deployment's page.")
     if answer.status != 200:
         _fail_completion(ctx, f"A completion was answered with status {answer.status}.")
     text = ctx.engine.completion_text(answer.body)
@@ -187,7 +191,7 @@ def _complete(ctx: StepContext, transport: Transport) -> str:
         source=request.path,
     )
     ctx.show_soon([answered])
-    return text
+    return ctx.log.hide(text)
 
 
 def _fail_completion(ctx: StepContext, message: str) -> NoReturn:
@@ -268,15 +272,15 @@ def _card_in_use(ctx: StepContext, card: CardSeen) -> Check:
     )
 
 
-def _effective(ctx: StepContext, transport: Transport) -> dict[str, Any]:
+def _effective(ctx: StepContext, row: Launch, transport: Transport) -> dict[str, Any]:
     """The configuration the engine runs with, as it tells it, compared with the flags that were asked for."""
     if not ctx.engine.effective_path:
         return {}
     request = HttpRequest("GET", ctx.engine.effective_path, timeout=15.0)
     told: dict[str, Any] = {}
     with contextlib.suppress(http.NoAnswer, TransportError):
-        answer = http.ask(transport, ctx.revision.port, request, tick=ctx.tick)
-        whole = mask_values(ctx.engine.effective(answer.body)) if answer.status == 200 else {}
+        answer = http.ask(transport, ctx.revision.port, request, tick=ctx.tick, key=api_key(ctx.deployment, row))
+        whole = ctx.log.hide_in(ctx.engine.effective(answer.body)) if answer.status == 200 else {}
         told = {key: value for key, value in whole.items() if not isinstance(value, list | dict)}
     rows = in_effect(ctx.revision.argv, told)
     differing = [row.name for row in rows if row.changed]

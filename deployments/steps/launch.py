@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, NoReturn
 
 from django.utils import timezone
 
+from controlpanel.sealing import CannotUnseal
+from deployments import secrets
 from deployments.lifecycle import LIVE_LAUNCH, CheckStatus, EffectKind, LaunchState, StepState
 from deployments.models import JobStep, Launch
 from deployments.plan.cards import CARDS_VARIABLE
 from deployments.plan.collect import cards_of, measured_needs
+from deployments.plan.passing import in_environment, in_settings
 from deployments.remote import run as remote
 from deployments.remote.locks import lock_values, locked_by
 from deployments.remote.script import Said, Script, wrapper
@@ -84,6 +88,7 @@ def _intend(ctx: StepContext) -> Launch:
             "workdir": ctx.revision.workdir,
             "container": ctx.revision.container,
             "port": ctx.revision.port,
+            "secrets": secrets.versions(ctx.deployment),
         },
         memory_before=ctx.verified.data.get("memory", {}),
     )
@@ -100,6 +105,7 @@ def _intend(ctx: StepContext) -> Launch:
 def _send(ctx: StepContext, row: Launch, *, mode: str) -> list[Said]:
     if row.revision is None:
         raise StepFailed("The revision of this launch is gone.")
+    given = _given(row) if mode == "start" else []
     on_node = ctx.host.machine != ctx.host
     if mode == "start" and on_node:
         lock_on_node(ctx)
@@ -109,9 +115,8 @@ def _send(ctx: StepContext, row: Launch, *, mode: str) -> list[Said]:
         target={"launch": str(row.pk), "revision": str(row.revision), "host": ctx.host.name},
     )
     with ctx.link() as transport:
-        said = remote.run(
-            transport, _script(ctx, row, mode=mode, lock=not on_node), timeout=TIMEOUT_SECONDS, tick=ctx.tick
-        )
+        script = _script(ctx, row, mode=mode, lock=not on_node, given=given)
+        said = remote.run(transport, script, timeout=TIMEOUT_SECONDS, tick=ctx.tick)
     for line in said:
         if line.word == "fenced":
             raise ctx.fenced(line.rest)
@@ -119,7 +124,15 @@ def _send(ctx: StepContext, row: Launch, *, mode: str) -> list[Said]:
     return said
 
 
-def _script(ctx: StepContext, row: Launch, *, mode: str, lock: bool) -> Script:
+def _given(row: Launch) -> list[tuple[str, str]]:
+    """The secrets that it is started with, by name. Raises StepFailed when they cannot be opened."""
+    try:
+        return [(secret.name, secret.value) for secret in secrets.passed_to(row)]
+    except CannotUnseal as error:
+        raise StepFailed(error.message, hint=error.hint) from error
+
+
+def _script(ctx: StepContext, row: Launch, *, mode: str, lock: bool, given: Sequence[tuple[str, str]] = ()) -> Script:
     assert row.revision is not None
     env = {
         **row.revision.env,
@@ -127,6 +140,7 @@ def _script(ctx: StepContext, row: Launch, *, mode: str, lock: bool) -> Script:
         "RELAUNCH_LAUNCH_ID": str(row.pk),
         "RELAUNCH_DEPLOYMENT": ctx.deployment.name,
     }
+    own, settings = in_environment(ctx.engine, given), in_settings(ctx.engine, given)
     locks = lock_values(ctx.job)
     needs: dict[str, int] = ctx.verified.data.get("needs", {})
     return remote.script_for(
@@ -147,7 +161,11 @@ def _script(ctx: StepContext, row: Launch, *, mode: str, lock: bool) -> Script:
         needs=[f"{uuid}={mib}" for uuid, mib in needs.items()],
         musts=[f"{uuid}={mib}" for uuid, mib in measured_needs(ctx).items()] if ctx.verified.data.get("forced") else [],
         force=1 if ctx.verified.data.get("forced") else 0,
-        run=wrapper(row.revision.argv, env=env, workdir=row.revision.workdir),
+        secrets=own,
+        settings=settings,
+        run=wrapper(
+            row.revision.argv, env=env, workdir=row.revision.workdir, secrets=bool(own), settings=bool(settings)
+        ),
     )
 
 

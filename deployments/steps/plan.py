@@ -8,7 +8,6 @@ from typing import Any
 
 from django.utils import timezone
 
-from controlpanel.masking import mask_values
 from deployments.lifecycle import JobKind
 from deployments.models import Gate
 from deployments.plan.collect import plan_for, tell_requests
@@ -76,7 +75,7 @@ def ask_for_approval(ctx: StepContext, made: Plan, *, title: str, changed: list[
         ],
         plan_hash=made.hash,
         expires_in=timedelta(minutes=ctx.deployment.approval_minutes),
-        plan=mask_values(made.data),
+        plan=ctx.log.hide_in(made.data),
         previous_revision=launch.revision if launch is not None else None,
     )
 
@@ -123,6 +122,6 @@ def approve_anew_if_stale(ctx: StepContext) -> Plan:
     if _is_approved(ctx, made):
         return made
     _refuse_if_blocked(made)
-    changed = what_changed(ctx.job.plan or {}, mask_values(made.data))
+    changed = what_changed(ctx.job.plan or {}, ctx.log.hide_in(made.data))
     ctx.say(f"The plan is out of date: {'; '.join(changed)}.")
     raise ask_for_approval(ctx, made, title="The plan is out of date. Approve the new one?", changed=changed)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from controlpanel.masking import mask_text
 from deployments.decisions.stop_ladder import Record
 from deployments.plan.after_stop import Back, Stopped, left_over, wanted, who_is_back
 from deployments.plan.collect import launches_of, launches_of_others, with_details
@@ -118,7 +117,7 @@ def _back(ctx: StepContext, facts: HostFacts, in_the_way: frozenset[int], stoppe
         stopped,
         in_the_way=in_the_way,
         is_server=ctx.engine.recognises,
-        is_same=lambda command: bool(command) and mask_text(command) == stopped.record.command,
+        is_same=lambda command: bool(command) and ctx.log.hide(command) == stopped.record.command,
     )
 
 

@@ -8,7 +8,6 @@ from typing import NoReturn
 
 from django.utils import timezone
 
-from controlpanel.masking import mask_text
 from deployments.decisions.stop_ladder import (
     UNINTERRUPTIBLE,
     Ask,
@@ -69,7 +68,7 @@ def _record(ctx: StepContext) -> None:
         manager=str(made.manager or ""),
         manager_identity=made.manager.identity if made.manager is not None else (),
         through=_through(ctx, made),
-        command=mask_text(_command(made)),
+        command=_command(made),
         names=sorted({process.comm for process in made.serving.processes}),
         newest=made.newest,
         uid=root.uid if root is not None else None,

@@ -19,7 +19,7 @@ from deployments.engines.base import Engine
 from deployments.engines.registry import ENGINES
 from deployments.forms import PLAIN
 from deployments.models import Deployment
-from deployments.models.secret import API_KEY
+from deployments.plan.passing import API_KEY
 
 LATER = "What runs keeps what it was started with until the next restart."
 
@@ -53,7 +53,8 @@ class SecretForm(forms.Form):
         ]
         known = wanted in dict(choices)
         initial = {"what": wanted if known else self.OTHER, "name": "" if known else wanted} if wanted else {}
-        super().__init__(*args, initial=initial, **kwargs)
+        super().__init__(*args, **kwargs)
+        self.initial |= initial
         what = self.fields["what"]
         assert isinstance(what, forms.ChoiceField)
         what.choices = choices

@@ -44,7 +44,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("-ctk", "--cache-type-k", default="f16")
     parser.add_argument("-ctv", "--cache-type-v", default="f16")
     parser.add_argument("-mg", "--main-gpu", type=int, default=0)
-    parser.add_argument("--api-key", default="")
+    parser.add_argument("--api-key", default=os.environ.get("LLAMA_API_KEY", ""))
     parser.add_argument("--timeout", type=int, default=3600)
     for switch in ("--metrics", "--jinja", "--slots", "--no-slots", "--props", "--mlock", "--no-mmap"):
         parser.add_argument(switch, action="store_true")

@@ -56,7 +56,18 @@ def test_an_answer(host: Callable[[Serve], FakeTransport]) -> None:
     assert (answer.status, answer.body) == (200, b"abc")
     head, _, body = got[0].partition(b"\r\n\r\n")
     assert head.startswith(b"POST /v1 HTTP/1.1\r\n") and b"Content-Length: 8" in head
-    assert body == b'{"a": 1}'
+    assert body == b'{"a": 1}' and b"Authorization" not in head
+
+
+def test_a_key_is_sent_as_a_header(host: Callable[[Serve], FakeTransport]) -> None:
+    got: list[bytes] = []
+
+    def serve(link: socket.socket) -> None:
+        got.append(link.recv(65536))
+        link.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+
+    http.ask(host(serve), PORT, GET, tick=no_tick, key="plain-key")
+    assert b"\r\nAuthorization: Bearer plain-key\r\n" in got[0]
 
 
 def test_a_redirect_is_not_followed(host: Callable[[Serve], FakeTransport]) -> None:

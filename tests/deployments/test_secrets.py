@@ -15,7 +15,7 @@ from controlpanel.sealing import CannotUnseal, key_path
 from deployments import secrets, services
 from deployments.lifecycle import JobState, LaunchState
 from deployments.models import Deployment, Secret
-from deployments.models.secret import API_KEY
+from deployments.plan.passing import API_KEY
 from deployments.services import Refused
 from tests.factories import make_deployment, make_job, make_launch, make_profile
 

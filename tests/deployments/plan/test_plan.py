@@ -81,7 +81,7 @@ def test_a_clean_restart() -> None:
         {"flag": "directory", "running": "not known", "new": "/srv", "proven": None},
         {"flag": "--context-length", "running": None, "new": "131072", "proven": None},
     ]
-    assert data["launch"] == {"command": "the new command", "revision": "qwen r2"}
+    assert data["launch"] == {"command": "the new command", "revision": "qwen r2", "given": []}
     assert data["way_back"] == {
         "possible": True,
         "text": "If it fails, qwen r1 is started again, with all checks.",
@@ -233,6 +233,7 @@ DOES_NOT_MATTER: list[tuple[str, Callable[[Machine], None], dict[str, Any]]] = [
 ]
 MATTERS: list[tuple[str, Callable[[Machine], None], dict[str, Any]]] = [
     ("what is to be done", lambda machine: None, {"kind": "stop"}),
+    ("the secrets that the server is given", lambda machine: None, {"secrets": {"HF_TOKEN": 1}}),
     ("the command to launch", lambda machine: None, {"new": replace(NEW, command="another command")}),
     ("the cards", lambda machine: None, {"cards": (Card(CARDS[0], "GPU 0", 4),)}),
     ("the host has booted meanwhile", _set("boot", OTHER_BOOT), {"launch": replace(LAUNCH, boot_id=OTHER_BOOT)}),

@@ -142,6 +142,8 @@ class Host:
             "needs": [],
             "musts": [],
             "force": 0,
+            "secrets": "",
+            "settings": "",
             "run": wrapper(argv, env=env, workdir=str(values.get("workdir", ""))),
         }
         return self.script("port", "launch", **(usual | values))

@@ -20,10 +20,22 @@ def test_the_text_of_a_wrapper() -> None:
         "    export A='it'\"'\"'s'\n"
         "    exec python -m 'x y'\n"
         ")\n"
-        'printf \'%s\\n\' "$?" > "$DIR/exit.new"\n'
+        "CODE=$?\n"
+        'rm -f "$DIR/secrets" "$DIR/settings.yaml"\n'
+        'printf \'%s\\n\' "$CODE" > "$DIR/exit.new"\n'
         'mv "$DIR/exit.new" "$DIR/exit"\n'
     )
     assert "@COMMAND@" not in text
+
+
+def test_a_wrapper_with_secrets_holds_none_itself() -> None:
+    text = wrapper(["python"], env={"A": "1"}, workdir="", secrets=True, settings=True)
+    assert (
+        "    export A=1\n"
+        '    . "$DIR/secrets"\n'
+        '    rm -f "$DIR/secrets"\n'
+        '    exec python --config "$DIR/settings.yaml"\n'
+    ) in text  # fmt: skip
 
 
 def test_values_stand_at_the_top_and_nothing_in_argv() -> None:

@@ -1,7 +1,9 @@
 """The launch flags of SGLang 0.5.9 that an operator meets, with argparse's own errors and abbreviations."""
 
 import argparse
+import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 Flag = tuple[str, dict[str, Any]]
@@ -268,9 +270,25 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _with_settings(argv: Sequence[str]) -> list[str]:
+    """With what the file that `--config` names says in front; of YAML only `name: value`, the value as JSON has it."""
+    words = list(argv)
+    if words.count("--config") > 1:
+        raise ValueError("Multiple config files specified! Only one allowed.")
+    if "--config" not in words:
+        return words
+    at = words.index("--config")
+    path = Path(words[at + 1])
+    if path.suffix not in (".yaml", ".yml"):
+        raise ValueError(f"Config file must be YAML format, got: {path.suffix}")
+    settings = [line.partition(": ") for line in path.read_text().splitlines()]
+    given = [word for name, _, value in settings for word in (f"--{name}", str(json.loads(value)))]
+    return [*given, *words[:at], *words[at + 2 :]]
+
+
 def parse(argv: Sequence[str]) -> argparse.Namespace:
     """The values as given, with the few that follow from another one filled in. Exits 2 on an error."""
-    args = build_parser().parse_args(argv)
+    args = build_parser().parse_args(_with_settings(argv))
     args.tokenizer_path = args.tokenizer_path or args.model_path
     args.served_model_name = args.served_model_name or args.model_path
     if args.speculative_algorithm == "NEXTN":

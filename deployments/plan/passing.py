@@ -1,0 +1,47 @@
+"""How secrets reach a server without anybody seeing them, and which commands would lose them on the way. PURE."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Collection, Sequence
+from pathlib import PurePosixPath
+
+from deployments.engines.base import Engine
+
+API_KEY = "API key"
+"""Stands for the key that the server's own API asks for: each engine takes it in its own way. The other names are those
+of environment variables."""
+IN_BETWEEN = frozenset({"docker", "podman", "nerdctl", "sudo", "doas", "su", "systemd-run", "ssh"})
+"""Programs that start the server in another environment than their own."""
+SETTINGS_FLAG = "--config"
+
+
+def in_environment(engine: Engine, secrets: Sequence[tuple[str, str]]) -> str:
+    """Of (name, value): those that the server's environment gets, as shell text; the API key under its variable."""
+    named = [(engine.api_key_variable if name == API_KEY else name, value) for name, value in secrets]
+    return "\n".join(f"export {name}={shlex.quote(value)}" for name, value in named if name)
+
+
+def in_settings(engine: Engine, secrets: Sequence[tuple[str, str]]) -> str:
+    """Of (name, value): the API key of an engine that reads no variable, as YAML. A text of JSON is one of YAML."""
+    key = dict(secrets).get(API_KEY)
+    return f"{engine.api_key_setting}: {json.dumps(key)}" if key and engine.api_key_setting else ""
+
+
+def why_not_passed(engine: Engine, argv: Sequence[str], names: Collection[str]) -> str:
+    """Why the server of this command would not get the secrets; empty when it gets them."""
+    if not names:
+        return ""
+    if between := next((word for word in argv[:3] if PurePosixPath(word).name in IN_BETWEEN), ""):
+        return f"{PurePosixPath(between).name} starts the server in an environment of its own"
+    if API_KEY not in names:
+        return ""
+    if not engine.takes_api_key:
+        return f"the panel does not know how {engine.label} takes a key for its API"
+    if engine.api_key_setting:
+        if any(word == SETTINGS_FLAG or word.startswith(f"{SETTINGS_FLAG}=") for word in argv):
+            return f"the command has its own {SETTINGS_FLAG}, and {engine.label} reads one such file only"
+        if not engine.recognises(" ".join(word for word in argv if not any(letter.isspace() for letter in word))):
+            return f"the command does not start {engine.label} itself, so it cannot be told where its key is"
+    return ""

@@ -1,0 +1,70 @@
+"""How secrets reach a server: by its environment or the engine's own file; and which commands would lose them."""
+
+import shlex
+import subprocess
+
+import pytest
+
+from deployments.engines.registry import ENGINES
+from deployments.plan.passing import API_KEY, in_environment, in_settings, why_not_passed
+
+SECRETS = [(API_KEY, "key-'\"\\$x-1"), ("HF_TOKEN", 'it\'s-a-$HOME-`id`-"x"')]
+LAUNCH = ["/opt/venv/bin/python", "-m", "sglang.launch_server", "--model-path", "/models/my model"]
+
+
+@pytest.mark.parametrize(
+    ("engine", "variables"),
+    [
+        ("sglang", ["HF_TOKEN"]),
+        ("vllm", ["VLLM_API_KEY", "HF_TOKEN"]),
+        ("llama_server", ["LLAMA_API_KEY", "HF_TOKEN"]),
+        ("custom", ["HF_TOKEN"]),
+    ],
+)
+def test_each_engine_gets_its_key_as_it_reads_it(engine: str, variables: list[str]) -> None:
+    lines = shlex.split(in_environment(ENGINES[engine], SECRETS))
+    values = [value for name, value in SECRETS if name != API_KEY or len(variables) > 1]
+    assert lines == [
+        word for name, value in zip(variables, values, strict=True) for word in ("export", f"{name}={value}")
+    ]
+    assert bool(in_settings(ENGINES[engine], SECRETS)) == (engine == "sglang")
+
+
+def test_a_shell_sets_exactly_the_values() -> None:
+    script = in_environment(ENGINES["vllm"], SECRETS) + '\nprintf "%s|%s" "$VLLM_API_KEY" "$HF_TOKEN"'
+    ran = subprocess.run(["sh"], input=script.encode(), capture_output=True, check=True)
+    assert ran.stdout.decode() == "|".join(value for _, value in SECRETS)
+
+
+def test_the_settings_are_quoted_yaml() -> None:
+    assert in_settings(ENGINES["sglang"], [(API_KEY, 'a"b\\c: #d')]) == 'api-key: "a\\"b\\\\c: #d"'
+    assert in_settings(ENGINES["sglang"], [(API_KEY, "12345678")]) == 'api-key: "12345678"', "a text, no number"
+    assert in_settings(ENGINES["sglang"], [("HF_TOKEN", "x")]) == ""
+
+
+@pytest.mark.parametrize(
+    ("engine", "argv", "names", "why"),
+    [
+        ("sglang", LAUNCH, [API_KEY, "HF_TOKEN"], ""),
+        ("sglang", ["numactl", "-N0", *LAUNCH], [API_KEY], ""),
+        ("sglang", ["sglang", "serve", "--model-path", "x"], [API_KEY], ""),
+        ("sglang", ["/srv/start.sh"], [API_KEY], "does not start SGLang itself"),
+        ("sglang", ["bash", "-c", shlex.join(LAUNCH)], [API_KEY], "does not start SGLang itself"),
+        ("sglang", ["/srv/start.sh"], ["HF_TOKEN"], ""),
+        ("sglang", [*LAUNCH, "--config", "mine.yaml"], [API_KEY], "reads one such file only"),
+        ("sglang", [*LAUNCH, "--config=mine.yaml"], [API_KEY], "reads one such file only"),
+        ("sglang", [*LAUNCH, "--config", "mine.yaml"], ["HF_TOKEN"], ""),
+        (
+            "vllm",
+            ["/usr/bin/docker", "run", "x"],
+            ["HF_TOKEN"],
+            "docker starts the server in an environment of its own",
+        ),
+        ("vllm", ["sudo", "-n", "vllm", "serve"], [API_KEY], "sudo starts the server in an environment of its own"),
+        ("vllm", ["sudo", "-n", "vllm", "serve"], [], ""),
+        ("custom", ["x"], [API_KEY], "does not know how"),
+    ],
+)
+def test_commands_that_would_lose_them_are_named(engine: str, argv: list[str], names: list[str], why: str) -> None:
+    said = why_not_passed(ENGINES[engine], argv, names)
+    assert why in said if why else said == ""
