@@ -46,7 +46,7 @@ class SecretForm(forms.Form):
     )
 
     def __init__(self, *args: Any, engine: Engine, wanted: str = "", **kwargs: Any) -> None:
-        choices = [(API_KEY, "API key: what the server asks its users for")] if engine.takes_api_key else []
+        choices = [(API_KEY, "API key: asked of its users")] if engine.takes_api_key else []
         choices += [
             (self.HUB, "HF_TOKEN: for models on Hugging Face that need a login"),
             (self.OTHER, "Another environment variable"),
@@ -109,7 +109,8 @@ def remove(request: HttpRequest, pk: int) -> HttpResponse:
         services.remove_secret(found, name=name, **asking(request))
     except services.Refused as refused:
         return render(request, "409.html", {"refused": refused}, status=409)
-    messages.success(request, f"{name} is removed. {LATER}")
+    opened = " Then it answers whoever reaches its port." if name == API_KEY else ""
+    messages.success(request, f"{name} is removed. {LATER}{opened}")
     return redirect("deployments:deployment", pk=pk)
 
 

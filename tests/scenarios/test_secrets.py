@@ -194,6 +194,8 @@ def set_by_form(story: Story, deployment: Deployment, *, what: str, value: str) 
     form = {"what": what, "name": "", "value": value}
     answer = client.post(f"/deployments/{deployment.pk}/secrets/", form)
     assert answer.status_code == 302, answer.content.decode()
+    after = client.get(answer["Location"]).content.decode()
+    assert f"{what} is " in after and value not in f"{answer.headers} {answer.cookies} {after}"
 
 
 def environment_of(process: Process) -> bytes:

@@ -1,6 +1,7 @@
 """Secrets of a launch for real: only the server's own environment has them, and no file outlives the need for it."""
 
 import os
+import shutil
 import signal
 import stat
 from pathlib import Path
@@ -17,6 +18,7 @@ SECRET = "it's-a-$HOME-secret"
 SECRETS = "export HF_TOKEN='it'\\''s-a-$HOME-secret'"
 SETTINGS = 'api-key: "plain-horse-battery"'
 SLEEP = ["sleep", "60"]
+PROGRAMS = ("printf", "echo", "cat", "tee", "dd", "cp", "mv", "rm", "mkdir", "setsid", "install", "sleep")
 
 
 def launch(
@@ -43,6 +45,18 @@ def test_the_server_has_it_and_the_file_is_gone(host: Host) -> None:
     )
     assert not (directory / "secrets").exists()
     assert not any(SECRET in path.read_text(errors="replace") for path in directory.iterdir() if path.is_file())
+
+
+def test_no_program_is_told_it(host: Host) -> None:
+    """A command line is read by every user, however short it lives: only the shell itself may write the files."""
+    seen = host.home / "seen"
+    for real in (path for path in map(shutil.which, PROGRAMS) if path):
+        host.program(Path(real).name, f'echo "$0" "$@" >> {seen}; exec {real} "$@"')
+    _, _, directory = launch(host, SLEEP, settings=SETTINGS)
+    wait_for((directory / "exit").exists, what="sleep refuses the flag")
+    asked = seen.read_text()
+    assert all(f"bin/{name} " in asked for name in ("mkdir", "mv", "rm", "setsid", "sleep"))
+    assert SECRET not in asked and "plain-horse-battery" not in asked
 
 
 def test_the_files_are_for_the_login_alone(host: Host) -> None:
