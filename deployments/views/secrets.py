@@ -54,7 +54,7 @@ class SecretForm(forms.Form):
         known = wanted in dict(choices)
         initial = {"what": wanted if known else self.OTHER, "name": "" if known else wanted} if wanted else {}
         super().__init__(*args, **kwargs)
-        self.initial |= initial
+        self.initial = {**self.initial, **initial}
         what = self.fields["what"]
         assert isinstance(what, forms.ChoiceField)
         what.choices = choices

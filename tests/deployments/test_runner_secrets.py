@@ -22,7 +22,7 @@ from deployments.steps import registry
 from tests.deployments.support import COMPLETION, READY, Story, Tunnel
 from tests.factories import make_launch, make_profile
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.jobs]
 KEY, TOKEN, NEW_KEY = "plain-horse-battery-key", "plain-horse-battery-token", "plain-horse-battery-new"
 
 
