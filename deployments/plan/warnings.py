@@ -172,7 +172,8 @@ def _secrets(asked: PlanInput, new: Recipe) -> list[dict[str, Any]]:
     if asked.secrets_lost is not None:
         text, todo = asked.secrets_lost
         return [warning(text, why, todo, blocks=True)]
-    reason = why_not_passed(asked.engine, new.argv, asked.secrets)
+    around = [new.container["tool"]] if new.container else []
+    reason = why_not_passed(asked.engine, [*around, *new.argv], asked.secrets)
     if not reason:
         return []
     todo = "Start the engine itself in a new revision, or remove the secret on the deployment's page."
