@@ -14,8 +14,8 @@ pytestmark = [pytest.mark.lab, pytest.mark.e2e, pytest.mark.timeout(300)]
 
 DOCKER = (
     "docker run -d --gpus all \\\n  -p 8000:30000 -v /data/hf:/root/.cache/huggingface --ipc=host "
-    "lmsysorg/sglang:v0.5.9 \\\n  python3 -m sglang.launch_server --model-path Qwen/Qwen3-8B --host 0.0.0.0 --port 30000 "
-    "2>&1 | tee x.log"
+    "lmsysorg/sglang:v0.5.9 \\\n  python3 -m sglang.launch_server --model-path Qwen/Qwen3-8B --host 0.0.0.0 "
+    "--port 30000 2>&1 | tee x.log"
 )
 
 
