@@ -1,4 +1,4 @@
-"""What a launch is made of: of two or three of them side by side, or beside what the engine made of them. PURE."""
+"""What a launch is made of: of two or three of them side by side. PURE."""
 
 from __future__ import annotations
 
@@ -67,28 +67,6 @@ def side_by_side(left: Mapping[str, str], right: Mapping[str, str]) -> list[Flag
     """All flags of both, the left one's order first."""
     names: Iterable[str] = dict.fromkeys([*left, *right])
     return [FlagRow(name, left.get(name), right.get(name)) for name in names]
-
-
-def in_effect(argv: Sequence[str], effective: Mapping[str, object]) -> list[FlagRow]:
-    """Each requested flag beside the engine's own word for it, where the engine names it."""
-    rows = []
-    for name, value in flags_of(argv).items():
-        key = name.lstrip("-").replace("-", "_")
-        if name == "command" or key not in effective:
-            continue
-        rows.append(FlagRow(name, value, _told(effective[key], asked=value)))
-    return rows
-
-
-def _told(value: object, *, asked: str) -> str:
-    """The engine's value in the words of a command line, so that the same reads the same."""
-    if isinstance(value, bool):
-        return SET if value else "off"
-    text = "none" if value is None else str(value)
-    try:
-        return asked if float(text) == float(asked) else text
-    except ValueError:
-        return text
 
 
 def settings_of(

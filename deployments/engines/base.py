@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+
+from deployments.engines.configuration import Configuration, Seen
 
 
 @dataclass(frozen=True)
@@ -103,10 +105,11 @@ class Engine:
     metrics_path: str = ""
     metrics_flag: str = ""  # without which the engine has no such page
     running_metric: str = ""
-    effective_path: str = ""
     api_key_variable: str = ""  # from which it takes the key that its API asks for
     api_key_setting: str = ""  # the same, in the file that --config names, of an engine that reads no variable
     api_key_shown: str = ""  # where the engine itself shows it, in a sentence
+    pages: tuple[str, ...] = ()  # in which it tells its configuration, beside its log
+    configuration: Callable[[Seen], Configuration] | None = None
     signatures: tuple[Signature, ...] = ()
 
     def flag(self, argv: Sequence[str], names: Sequence[str]) -> str | None:
@@ -157,14 +160,6 @@ class Engine:
         except (ValueError, LookupError, TypeError, AttributeError):
             return None
         return text if isinstance(text, str) else None
-
-    def effective(self, body: bytes) -> dict[str, object]:
-        """The configuration the engine really runs with, as it tells it; empty when it does not."""
-        try:
-            told = json.loads(body)
-        except ValueError:
-            return {}
-        return told if isinstance(told, dict) else {}
 
 
 def completion_request(path: str = "/v1/completions") -> HttpRequest:

@@ -78,6 +78,11 @@ class Deployment(models.Model):
     state = models.CharField(max_length=16, choices=choices(ServiceState), default=ServiceState.UNKNOWN.value)
     state_since = models.DateTimeField(null=True, blank=True)
     state_detail = models.TextField(blank=True)
+    found = models.JSONField(
+        default=dict,
+        editable=False,
+        help_text="Of a server on its port that the panel did not start: identity, argv, and what the engine tells.",
+    )
     fence = models.PositiveBigIntegerField(
         default=0, help_text="Rises with each claim of a job; the host refuses a lower one."
     )

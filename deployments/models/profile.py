@@ -45,6 +45,9 @@ class Revision(models.Model):
     )
     port = models.PositiveIntegerField(help_text="The port the server listens on.")
     ready_pattern = models.CharField(max_length=200, blank=True, help_text="Text in the log that says: ready.")
+    engine_versions = models.CharField(
+        max_length=200, blank=True, help_text="Versions of the engine that it is known to be good with; empty: any."
+    )
     notes = models.TextField(blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, related_name="+")

@@ -14,9 +14,8 @@ from django.utils import timezone
 from deployments import http
 from deployments.decisions.readiness import Listener, Readiness
 from deployments.decisions.verify import CardSeen
-from deployments.engines.base import HttpRequest, is_degenerate
+from deployments.engines.base import is_degenerate
 from deployments.engines.diagnosis import Diagnosis, diagnose
-from deployments.flags import in_effect
 from deployments.joblog import LogReplaced, ServerLog, text_of
 from deployments.lifecycle import CheckStatus, LaunchState, ServiceState
 from deployments.models import Check, Deployment, Launch, LogChunk
@@ -27,11 +26,12 @@ from deployments.remote.script import Said
 from deployments.secrets import api_key
 from deployments.steps.api_key import is_locked
 from deployments.steps.base import StepContext, StepFailed
+from deployments.steps.effective import told_configuration
 from hosts.models import Gpu
 from hosts.probe.facts import HostFacts
 from hosts.probe.frames import Unknown
 from hosts.probe.probe import probe
-from hosts.transport.base import Transport, TransportError
+from hosts.transport.base import Transport
 
 IN_USE = ("memory", "apps", "procs")
 """What is looked at of the cards once the server answers."""
@@ -62,7 +62,7 @@ def check(ctx: StepContext) -> None:
             text = _complete(ctx, row, transport)
             is_locked(ctx, row, transport)
             idle, used = _cards_in_use(ctx, row, transport)
-            told = _effective(ctx, row, transport)
+            told = told_configuration(ctx, row, transport)
     except ServerEnded as ended:
         _fail_ended(ctx, row, ended.code)
     except NotReadyInTime:
@@ -270,29 +270,6 @@ def _card_in_use(ctx: StepContext, card: CardSeen) -> Check:
         detail=card.reason or card.uuid,
         source="nvidia-smi",
     )
-
-
-def _effective(ctx: StepContext, row: Launch, transport: Transport) -> dict[str, Any]:
-    """The configuration the engine runs with, as it tells it, compared with the flags that were asked for."""
-    if not ctx.engine.effective_path:
-        return {}
-    request = HttpRequest("GET", ctx.engine.effective_path, timeout=15.0)
-    told: dict[str, Any] = {}
-    with contextlib.suppress(http.NoAnswer, TransportError):
-        answer = http.ask(transport, ctx.revision.port, request, tick=ctx.tick, key=api_key(ctx.deployment, row))
-        whole = ctx.log.hide_in(ctx.engine.effective(answer.body)) if answer.status == 200 else {}
-        told = {key: value for key, value in whole.items() if not isinstance(value, list | dict)}
-    rows = in_effect(ctx.revision.argv, told)
-    differing = [row.name for row in rows if row.changed]
-    ctx.check(
-        "effective",
-        "Effective configuration",
-        CheckStatus.OK if rows else CheckStatus.UNKNOWN,
-        value=f"{len(differing)} of {len(rows)} flags differ" if rows else "not told",
-        detail=", ".join(differing),
-        source=ctx.engine.effective_path,
-    )
-    return told
 
 
 # --- Ends -----------------------------------------------------------------------------------------------------------

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from django.urls import reverse
 
-from deployments.flags import in_effect
 from deployments.lifecycle import JobState, StepState
 from deployments.models import Job, Launch, LogChunk
 from deployments.views.words import was_left
@@ -34,7 +34,7 @@ def outcome(job: Job) -> dict[str, Any]:
         "plan_again": _plan_again(job),
         "missed": not job.is_active and job.state != JobState.SUCCEEDED,
         "retry_proven": failed and proven is not None,
-        "in_effect": _in_effect(launch),
+        "in_effect": in_effect(launch.effective if launch else {}),
         "memory": _memory(launch) if launch else [],
         "is_proven": bool(launch and proven and launch.revision_id == proven.pk),
     }
@@ -56,11 +56,19 @@ def _plan_again(job: Job) -> str:
     return reverse(f"deployments:plan_{job.kind}", args=[job.deployment_id]) + number
 
 
-def _in_effect(launch: Launch | None) -> dict[str, Any]:
-    if launch is None or not launch.effective:
+def in_effect(told: Mapping[str, Any]) -> dict[str, Any]:
+    """What the engine made of its flags, as it was stored; empty when it told nothing."""
+    rows = told.get("rows", [])
+    if not told:
         return {}
-    rows = in_effect(launch.requested.get("argv", []), launch.effective)
-    return {"rows": rows, "changed": sum(row.changed for row in rows), "all": sorted(launch.effective.items())}
+    return {
+        **{name: told.get(name, []) for name in ("facts", "notes")},
+        "rows": rows,
+        "version": told.get("version", ""),
+        "changed": [row for row in rows if row["changed"]],
+        "told": sum(row["effective"] is not None for row in rows),
+        "all": sorted((told.get("told") or {}).items()),
+    }
 
 
 def _memory(launch: Launch) -> list[dict[str, Any]]:

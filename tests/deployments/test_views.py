@@ -522,14 +522,6 @@ def test_an_old_revision_can_be_named_in_the_address(client_of: ClientOf, operat
         assert client_of(operator).get(path).context["form"]["which"].value() == "chosen"
 
 
-def test_a_success_shows_what_the_engine_changed(client_of: ClientOf, viewer: User) -> None:
-    deployment = make_deployment()
-    job = make_job(deployment, at_step=6, state="succeeded", ended_at=timezone.now())
-    make_launch(deployment, job=job, effective={"kv_cache_dtype": "fp8_e5m2", "tp": 2}, completion="Paris.")
-    page = client_of(viewer).get(f"/jobs/{job.pk}/").content.decode()
-    assert "The engine changed 1 of the requested flags" in page and "fp8_e5m2" in page and "Paris." in page
-
-
 @pytest.mark.parametrize("part", ["header", "gate", "steps", "outcome"])
 def test_each_part_can_be_fetched_alone(client_of: ClientOf, viewer: User, stranger: User, part: str) -> None:
     gate = _waiting()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from deployments.engines.base import COMMON_SIGNATURES, Engine, completion_request, signature
+from deployments.engines.llama_server.effective import PAGES, effective
 
 LLAMA_SERVER = Engine(
     key="llama_server",
@@ -18,8 +19,9 @@ LLAMA_SERVER = Engine(
     metrics_path="/metrics",
     metrics_flag="--metrics",
     running_metric="llamacpp:requests_processing",
-    effective_path="/props",
     api_key_variable="LLAMA_API_KEY",
+    pages=PAGES,
+    configuration=effective,
     signatures=(
         signature(
             r"exiting due to model loading error|failed to load model",

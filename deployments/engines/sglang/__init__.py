@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from deployments.engines.base import COMMON_SIGNATURES, Engine, completion_request, signature
+from deployments.engines.sglang.effective import PAGES, effective
 
 SGLANG = Engine(
     key="sglang",
@@ -20,11 +21,12 @@ SGLANG = Engine(
     metrics_path="/metrics",
     metrics_flag="--enable-metrics",
     running_metric="sglang:num_running_reqs",
-    effective_path="/server_info",
     # No variable: prepare_server_args puts what the YAML file says in front of the command line's own words, once.
     api_key_setting="api-key",
     api_key_shown="SGLang itself writes its API key into its log (server_args=) and shows it in /server_info to "
     "whoever has the key. The panel masks it in all that it stores and shows.",
+    pages=PAGES,
+    configuration=effective,
     signatures=(
         signature(
             r"Not enough memory\. Please try to increase --mem-fraction-static",

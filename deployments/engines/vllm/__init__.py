@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from deployments.engines.base import COMMON_SIGNATURES, Engine, completion_request, signature
+from deployments.engines.vllm.effective import PAGES, effective
 
 VLLM = Engine(
     key="vllm",
@@ -18,6 +19,8 @@ VLLM = Engine(
     metrics_path="/metrics",
     running_metric="vllm:num_requests_running",
     api_key_variable="VLLM_API_KEY",
+    pages=PAGES,
+    configuration=effective,
     signatures=(
         signature(
             r"Free memory on device .* on startup is less than desired",

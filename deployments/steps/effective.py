@@ -1,0 +1,60 @@
+"""Asks a server that answers what it made of its flags, and keeps that with its launch."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from typing import Any
+
+from deployments import http
+from deployments.engines.base import HttpRequest
+from deployments.engines.configuration import LOG_CHARACTERS, NOTHING, Configuration, Seen
+from deployments.lifecycle import CheckStatus
+from deployments.models import Launch, LogChunk
+from deployments.secrets import api_key
+from deployments.steps.base import StepContext
+from hosts.transport.base import Transport, TransportError
+
+PAGE_SECONDS = 15.0
+
+
+def told_configuration(ctx: StepContext, row: Launch, transport: Transport) -> dict[str, Any]:
+    """The configuration the engine runs with, as it tells it, beside the flags that were asked for; secrets masked.
+
+    A page that does not answer is left out: what nobody tells is shown as not told.
+    """
+    if ctx.engine.configuration is None:
+        return {}
+    pages = {}
+    for path in ctx.engine.pages:
+        with contextlib.suppress(http.NoAnswer, TransportError, ValueError, RecursionError):
+            request = HttpRequest("GET", path, timeout=PAGE_SECONDS)
+            answer = http.ask(transport, ctx.revision.port, request, tick=ctx.tick, key=api_key(ctx.deployment, row))
+            if answer.status == 200:
+                pages[path] = ctx.log.hide_in(json.loads(answer.body))
+    argv = row.requested.get("argv", ctx.revision.argv)
+    found = ctx.engine.configuration(Seen(argv, _beginning_of_log(row), pages))
+    _show(ctx, found)
+    told: dict[str, Any] = ctx.log.hide_in(found.as_data()) if found != NOTHING else {}
+    return told
+
+
+def _beginning_of_log(row: Launch) -> str:
+    """What is stored of the launch's log as far as an engine speaks of its settings there."""
+    chunks = LogChunk.objects.filter(launch=row, offset__lt=LOG_CHARACTERS).order_by("offset", "seq")
+    return "".join(chunks.values_list("text", flat=True))
+
+
+def _show(ctx: StepContext, found: Configuration) -> None:
+    told = [row for row in found.rows if row.effective is not None]
+    ctx.check(
+        "effective",
+        "Effective configuration",
+        CheckStatus.OK if told else CheckStatus.UNKNOWN,
+        value=f"{len(found.changed)} of {len(told)} settings changed by the engine" if told else "not told",
+        detail=" ".join(
+            f"{row.name}: {row.asked or 'not asked for'}, runs with {row.effective}. {row.why}".strip()
+            for row in found.changed
+        ),
+        source=", ".join(dict.fromkeys(row.source for row in told if row.source)),
+    )
