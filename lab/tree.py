@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lab import init
+from lab.build import LAB
 from lab.cgroups import one_user_only
+from lab.engines import environment
 from lab.paths import FleetPaths, python_prefixes
 
 PATH = "/lab/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -48,6 +50,9 @@ def write_etc(root: Path, *, name: str, hosts: str) -> None:
         if Path("/", directory).is_symlink():
             _link(root / directory, f"usr/{directory}")
     _link(root / "etc/os-release", "../usr/lib/os-release")
+    for version in environment.VERSIONS:
+        home = environment.HOME.format(version=version).lstrip("/")
+        _link(root / home, f"/lab/src/{environment.environment_of(version).relative_to(LAB.parent)}")
     contents = {
         **_accounts(root),
         "hostname": f"{name}\n",

@@ -8,7 +8,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from lab.engines.environment import ENVIRONMENT
+from lab.engines.environment import VERSIONS, environment_of
 from tests.lab.machine import Machine, fields_of, wait_until
 
 SCALE = "0.1"
@@ -57,10 +57,13 @@ class Sglang:
         self.model = machine.directory / f"model-{self.port}"
         self.model.mkdir(exist_ok=True)
         lab = {"weights_mib": 27000, "load_seconds": 1.0, "warmup_seconds": 0.0, **(hints or {})}
-        (self.model / "config.json").write_text(json.dumps({**MODEL, "lab": lab}))
         self.log_path = machine.directory / f"log-{self.port}-{len(machine.processes)}"
-        argv = (str(ENVIRONMENT / "bin/python"), "-m", "sglang.launch_server", "--model-path", str(self.model))
-        argv += ("--tp", options.pop("tp", "2"), "--host", "127.0.0.1", "--port", str(self.port), *flags)
+        python = str(environment_of(options.pop("version", VERSIONS[0])) / "bin/python")
+        model = {**MODEL, **options.pop("model", {}), "lab": lab}
+        (self.model / "config.json").write_text(json.dumps(model))
+        start = options.pop("start", ("-m", "sglang.launch_server", "--model-path"))
+        argv = (python, *start, str(self.model), "--tp", options.pop("tp", "2"), "--host", "127.0.0.1")
+        argv += ("--port", str(self.port), *flags)
         environ = {"LAB_TIME_SCALE": SCALE, **options}
         self.process = machine.start(*argv, log=self.log_path, **environ)
 

@@ -1,13 +1,14 @@
-"""The endpoints of SGLang 0.5.9 that a panel or a client of it uses."""
+"""The endpoints of SGLang that a panel or a client of it uses."""
 
 import asyncio
 import json
+import sys
 import time
 from argparse import Namespace
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
-from . import VERSION, logs
+from . import VERSION, logs, traits
 from .manager import Generation, Manager
 from .metrics import loads, render
 from .model import Model
@@ -17,6 +18,7 @@ from .web import Request, Response, json_response
 HEALTH_SECONDS = 1.0
 HEALTH_LIMIT = 20.0
 GIB = 1024
+OPEN = ("/health", "/metrics", *(("/ready",) if traits.HAS_READY else ()))
 ADMIN = frozenset(["/flush_cache", "/abort_request", "/pause_generation", "/continue_generation"])
 
 
@@ -45,6 +47,10 @@ class Api:
         }
         if args.enable_metrics:
             routes["GET /metrics"] = routes["GET /metrics/"] = self.metrics
+        if not traits.HAS_GET_LOAD:
+            del routes["GET /get_load"]
+        if traits.HAS_READY:
+            routes["GET /ready"] = self.ready
         self.routes = routes
 
     async def __call__(self, request: Request) -> Response:
@@ -61,7 +67,7 @@ class Api:
 
     def _allowed(self, request: Request) -> bool:
         """Health and metrics are open; an admin key, where there is one, is the only key of an admin endpoint."""
-        if request.method == "OPTIONS" or request.path.startswith(("/health", "/metrics")):
+        if request.method == "OPTIONS" or request.path.startswith(OPEN):
             return True
         key = self.args.api_key
         if request.path in ADMIN and self.args.admin_api_key:
@@ -93,6 +99,9 @@ class Api:
         self.manager.status = "Up"
         return Response()
 
+    async def ready(self, request: Request) -> Response:
+        return Response(200 if self.manager.status == "Up" and not self.manager.draining else 503)
+
     async def model_info(self, request: Request) -> Response:
         return json_response(
             {
@@ -101,7 +110,7 @@ class Api:
                 "is_generation": True,
                 "preferred_sampling_params": None,
                 "weight_version": "default",
-                "has_image_understanding": False,
+                "has_image_understanding": self.model.is_multimodal,
                 "has_audio_understanding": False,
                 "model_type": "qwen3",
                 "architectures": [self.model.architecture],
@@ -121,14 +130,16 @@ class Api:
                 "weight": round(report["weight_mib"] / GIB, 2),
                 "kvcache": round(report["kv_mib"] / GIB, 2),
                 "token_capacity": report["tokens"],
-                "graph": round(report["graph_mib"] / GIB, 2),
+                "graph": self._graph_memory(report["graph_mib"]),
             },
             "effective_max_running_requests_per_dp": report["max_running"],
         }
         if self.args.speculative_algorithm and self.manager.totals.generated_tokens:
             state["avg_spec_accept_length"] = self.manager.accept_length
+        more = {"launch_command": " ".join(sys.argv)} if traits.DICT_ARGUMENTS else {}
         return json_response(
             {
+                **more,
                 **vars(self.args),
                 "status": "ready",
                 "max_total_num_tokens": report["tokens"],
@@ -137,6 +148,11 @@ class Api:
                 "version": VERSION,
             }
         )
+
+    def _graph_memory(self, mib: int) -> float | dict[str, float]:
+        """GiB; newer versions tell it by phase."""
+        gib = round(mib / GIB, 2)
+        return {"decode": gib, "prefill": 0.0} if traits.GRAPH_MEMORY_BY_PHASE else gib
 
     async def models(self, request: Request) -> Response:
         card = {

@@ -14,13 +14,16 @@ from typing import Any
 from lab.engines.ledger import note_start
 from lab.gpus import hold
 
-from . import logs
+from . import logs, traits
 from .detokenizer import run_detokenizer
 from .memory import fill_defaults
 from .model import Model, ModelPathError, read_model
 from .process import kill_tree
+from .resolve import resolve
 from .scheduler import Assignment, is_orphan, run_scheduler
 from .settings import Hints, read_hints
+
+POLL_SECONDS = 0.1
 
 
 @dataclass
@@ -34,8 +37,8 @@ class Workers:
     report: dict[str, Any]
     """What rank 0 found: pool sizes, dtypes."""
     kept: list[Connection]
-    """Ends that must stay open. This version keeps even its copies of the workers' own ends, so it never notices
-    a worker that is killed while it loads."""
+    """Ends that must stay open. Versions before 0.5.10 keep even their copies of the workers' own ends, so they never
+    notice a worker that is killed while it loads."""
 
 
 def launch(args: Namespace) -> None:
@@ -48,16 +51,22 @@ def launch(args: Namespace) -> None:
     fill_defaults(args, card_mib=min(room.total for room in rooms))
     if hints.has("ignore-sigterm"):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    logs.log("Attention backend not specified. Use flashinfer backend by default.")
     if args.random_seed is None:
         args.random_seed = int.from_bytes(os.urandom(4)) // 4
-    logs.log(f"server_args=ServerArgs({', '.join(f'{name}={value!r}' for name, value in vars(args).items())})")
+    logs.log(f"server_args={_printed(args)}")
     signal.signal(signal.SIGQUIT, _child_failed)
     workers = _start_workers(args, model, hints, cards, free=tuple(room.free for room in rooms))
 
     from .server import serve  # asyncio only now: the workers never need it
 
     serve(args, model, hints, workers)
+
+
+def _printed(args: Namespace) -> str:
+    """The arguments as this version prints them."""
+    if traits.DICT_ARGUMENTS:
+        return repr(vars(args))
+    return f"ServerArgs({', '.join(f'{name}={value!r}' for name, value in vars(args).items())})"
 
 
 def _check_model(args: Namespace) -> Model:
@@ -68,7 +77,7 @@ def _check_model(args: Namespace) -> Model:
         logs.raw("Traceback (most recent call last):\n")
         logs.raw(f"huggingface_hub.errors.HFValidationError: {error}\n")
         sys.exit(1)
-    problem = _find_contradiction(args, model)
+    problem = _find_contradiction(args, model) or resolve(args, model)
     if problem:
         logs.raw(f"Traceback (most recent call last):\n{problem}\n")
         sys.exit(1)
@@ -116,10 +125,31 @@ def _start_workers(args: Namespace, model: Model, hints: Hints, cards: list[int]
     detokenizer.start()
     workers.processes.append(detokenizer)
     workers.kept += [near, far]
-    reports = [line.recv() for line in workers.lines]
+    reports = [_wait_for(workers, rank) for rank in range(len(workers.lines))]
     near.recv()
     workers.report = reports[0]
     return workers
+
+
+def _wait_for(workers: Workers, rank: int) -> dict[str, Any]:
+    """What a scheduler says when it is ready; newer versions look meanwhile whether it still lives."""
+    while traits.WATCHES_CHILDREN and not workers.lines[rank].poll(POLL_SECONDS):
+        for number, process in enumerate(workers.processes[: len(workers.lines)]):
+            if process.exitcode is not None:
+                _died_while_loading(number, process.exitcode)
+    report: dict[str, Any] = workers.lines[rank].recv()
+    return report
+
+
+def _died_while_loading(rank: int, code: int) -> None:
+    logs.raw(
+        f"Traceback (most recent call last):\nRuntimeError: Rank {rank} scheduler died during initialization (exit "
+        f"code: {code}). If exit code is -9 (SIGKILL), a common cause is the OS OOM killer. Run `dmesg -T | grep -i "
+        "oom` to check.\n"
+    )
+    kill_tree(itself=False)
+    sys.stdout.flush()
+    os._exit(1)  # no exit handlers: multiprocessing would wait for what was just killed
 
 
 def _child_failed(signum: int, frame: object) -> None:

@@ -9,7 +9,7 @@ from argparse import Namespace
 from collections.abc import AsyncIterator, Coroutine
 from dataclasses import dataclass, field
 
-from . import logs
+from . import logs, traits
 from .engine import Workers
 from .process import kill_tree
 from .settings import Hints, scaled
@@ -78,6 +78,8 @@ class Manager:
             loop.add_signal_handler(signal.SIGTERM, self._drain)
         loop.add_signal_handler(signal.SIGQUIT, self._child_failed)
         self._start(self._watch())
+        if traits.WATCHES_CHILDREN:
+            self._start(self._watch_workers())
 
     @property
     def accept_length(self) -> float:
@@ -185,8 +187,22 @@ class Manager:
             if not self.running:
                 break
             await asyncio.sleep(scaled(POLL_SECONDS))
-        kill_tree(spare=self.workers.spared)
-        os._exit(1)  # unreachable: the line above killed us
+        kill_tree(spare=self.workers.spared, itself=not traits.EXITS_BY_ITSELF)
+        os._exit(0)  # only a version that does not kill itself gets here
+
+    async def _watch_workers(self) -> None:
+        """Newer versions look each second whether a worker has died, and end then."""
+        names = [f"scheduler_{rank}" for rank in range(len(self.workers.lines))] + ["detokenizer_0"]
+        while True:
+            await asyncio.sleep(scaled(1.0))
+            for name, process in zip(names, self.workers.processes, strict=True):
+                if process.exitcode is not None and not self.draining:
+                    logs.log(
+                        f"Subprocess {name} (pid={process.pid}) crashed with exit code {process.exitcode}. "
+                        "Triggering SIGQUIT for cleanup...",
+                        prefix="",
+                    )
+                    self._child_failed()
 
     def _log_prefill(self, request: Generation) -> None:
         logs.log(

@@ -3,13 +3,13 @@
 from argparse import Namespace
 from dataclasses import asdict, dataclass
 
+from . import traits
 from .model import MIB, Model
 from .settings import Hints
 
 GIB = 1024
 _STEPS = ((20, 2048, 8, 8), (35, 2048, 24, 80), (60, 4096, 32, 160), (160, 8192, 256, 512))
 _LARGEST = (0, 16384, 512, 512)
-_HEADROOM = {True: 48, False: 4096}
 
 
 @dataclass(frozen=True)
@@ -33,18 +33,17 @@ def fill_defaults(args: Namespace, *, card_mib: int) -> None:
     _, chunk, graphs, graphs_wide = next((row for row in _STEPS if card_mib < row[0] * GIB), _LARGEST)
     if args.chunked_prefill_size is None:
         args.chunked_prefill_size = chunk
-    if args.cuda_graph_max_bs is None:
-        args.cuda_graph_max_bs = graphs_wide if args.tp_size >= 4 else graphs
+    graph_flag = traits.largest_graph(args)
+    if getattr(args, graph_flag) is None:
+        setattr(args, graph_flag, graphs_wide if args.tp_size >= 4 else graphs)
     if args.mem_fraction_static is None:
-        reserved = 512 + 1.5 * max(args.chunked_prefill_size, 2048) + 2 * args.cuda_graph_max_bs
+        reserved = 512 + 1.5 * max(args.chunked_prefill_size, 2048) + 2 * getattr(args, graph_flag)
         reserved += 128 * args.tp_size * args.pp_size
         if card_mib > 60 * GIB:
             reserved = max(reserved, 10240)
         if args.speculative_algorithm:
-            reserved += 2048
+            reserved += 4096 if traits.WATCHES_CHILDREN else 2048
         args.mem_fraction_static = round((card_mib - reserved) / card_mib, 3)
-    if args.speculative_algorithm and args.max_running_requests is None:
-        args.max_running_requests = _HEADROOM[True]
 
 
 def effective_kv_dtype(args: Namespace, model: Model) -> str:
@@ -82,6 +81,6 @@ def _state_slots(args: Namespace, model: Model, *, rest_mib: float) -> tuple[int
     if not model.linear_layers:
         return 0, 0.0
     slot_mib = model.state_bytes(tp=args.tp_size) / MIB
-    ratio = args.mamba_full_memory_ratio
+    ratio = args.mamba_full_memory_ratio or 0.9
     slots = args.max_mamba_cache_size or int(rest_mib * ratio / (1 + ratio) / slot_mib)
     return slots, (slots + 1) * slot_mib

@@ -3,6 +3,7 @@
 import time
 from typing import Any
 
+from . import traits
 from .manager import Manager
 
 
@@ -45,7 +46,7 @@ def render(manager: Manager) -> str:
 
 
 def loads(manager: Manager, *, version: str) -> dict[str, Any]:
-    """/v1/loads as 0.5.9 shapes it."""
+    """/v1/loads in this version's shape."""
     values, report = _values(manager), manager.workers.report
     running, waiting = int(values["num_running_reqs"]), int(values["num_queue_reqs"])
     load = {
@@ -59,8 +60,14 @@ def loads(manager: Manager, *, version: str) -> dict[str, Any]:
         "cache_hit_rate": 0.0,
         "utilization": 0.0,
         "max_running_requests": report["max_running"],
-        "num_total_reqs": running + waiting,
     }
+    stamp = time.strftime("%Y-%m-%dT%H:%M:%S")
+    if not traits.LOADS_AGGREGATE:
+        machine = {"accelerator": "cuda", "num_accelerators": manager.args.tp_size}
+        return {"timestamp": stamp, "version": version, **machine, "loads": [load]}
+    load["num_total_reqs"] = running + waiting
+    if traits.WATCHES_CHILDREN:
+        load["num_total_tokens"] = load["num_used_tokens"]
     aggregate = {
         "total_running_reqs": running,
         "total_waiting_reqs": waiting,
@@ -69,5 +76,4 @@ def loads(manager: Manager, *, version: str) -> dict[str, Any]:
         "avg_throughput": load["gen_throughput"],
         "avg_utilization": 0.0,
     }
-    stamp = time.strftime("%Y-%m-%dT%H:%M:%S")
     return {"timestamp": stamp, "version": version, "dp_rank_count": 1, "loads": [load], "aggregate": aggregate}

@@ -29,6 +29,11 @@ class Model:
     weights_mib: int
     slot_bytes: int
 
+    @property
+    def is_multimodal(self) -> bool:
+        """SGLang goes by the architecture: it also counts checkpoints of which only the text is used."""
+        return self.architecture.endswith("ForConditionalGeneration")
+
     def kv_bytes_per_token(self, *, tp: int, width: float) -> float:
         """KV cache of one token on one card; heads are replicated when there are fewer than cards."""
         return max(1, self.kv_heads // tp) * 2 * self.head_dim * self.attention_layers * width

@@ -11,10 +11,11 @@ from multiprocessing.connection import Connection
 
 from lab.gpus import hold
 
-from . import logs
+from . import logs, traits
 from .memory import size_pool
 from .model import Model
 from .process import die_with_parent
+from .resolve import has_piecewise
 from .settings import Hints, scaled
 
 CONTEXT_MIB = 450
@@ -117,7 +118,11 @@ class Loader:
             self._log_state(pool.slots)
         self.held.grow(pool.kv_mib + pool.state_mib)
         half = pool.kv_mib / 2 / GIB
-        logs.log(f"KV Cache is allocated. #tokens: {pool.tokens}, K size: {half:.2f} GB, V size: {half:.2f} GB")
+        dtype = f"dtype: {TORCH_NAMES.get(pool.kv_dtype, pool.kv_dtype)}, " if traits.DTYPE_IN_POOL_LINE else ""
+        sizes = f"K size: {half:.2f} GB, V size: {half:.2f} GB"
+        logs.log(f"KV Cache is allocated. {dtype}#tokens: {pool.tokens}, {sizes}")
+        if self.args.kv_cache_dtype == "fp8_e4m3":
+            logs.log(UNIT_SCALES)  # printed for the flag alone, whatever the checkpoint holds
         logs.log(f"Memory pool end. avail mem={self._free_gib():.2f} GB")
         graph_mib = 0 if self.args.disable_cuda_graph else self._capture()
         if self.assigned.rank == 0:
@@ -163,9 +168,10 @@ class Loader:
             if step == LOAD_STEPS // 2:
                 self._go_wrong_half_way()
         dtype = "torch.bfloat16" if self.args.dtype == "auto" else f"torch.{self.args.dtype}"
+        named = f"dtype={dtype}, " if traits.DTYPE_IN_WEIGHTS_LINE else ""
         logs.log(
             f"Load weight end. elapsed={time.monotonic() - begun:.2f} s, type={self.model.architecture}, "
-            f"dtype={dtype}, avail mem={self._free_gib():.2f} GB, "
+            f"{named}avail mem={self._free_gib():.2f} GB, "
             f"mem usage={before - self._free_gib():.2f} GB."
         )
 
@@ -189,8 +195,10 @@ class Loader:
     def _capture(self) -> int:
         """Hold the memory of the graphs; returns it in MiB. Raises when that fails."""
         begun, before = time.monotonic(), self._free_gib()
-        logs.log(f"Capture cuda graph begin. This can take up to several minutes. avail mem={before:.2f} GB")
-        sizes = [size for size in (1, 2, 4, 8, 16, 24, 32, 64, 128, 256, 512) if size <= self.args.cuda_graph_max_bs]
+        what = "target decode CUDA" if traits.RENAMED_GRAPH_FLAGS else "cuda"
+        logs.log(f"Capture {what} graph begin. This can take up to several minutes. avail mem={before:.2f} GB")
+        largest = getattr(self.args, traits.largest_graph(self.args))
+        sizes = [size for size in (1, 2, 4, 8, 16, 24, 32, 64, 128, 256, 512) if size <= largest]
         logs.log(f"Capture cuda graph bs {sizes}")
         time.sleep(scaled(self.hints.capture_seconds))
         try:
@@ -203,11 +211,22 @@ class Loader:
             f"Capturing batches (bs=1 avail_mem={self._free_gib():.2f} GB): 100%|##########| "
             f"{len(sizes)}/{len(sizes)}\n"
         )
-        logs.log(
-            f"Capture cuda graph end. Time elapsed: {time.monotonic() - begun:.2f} s. "
-            f"mem usage={before - self._free_gib():.2f} GB. avail mem={self._free_gib():.2f} GB."
-        )
+        self._log_captured(what, begun, before)
+        if not has_piecewise(self.args) and getattr(self.args, "disable_piecewise_cuda_graph", False):
+            # the line names the flag also where nobody has set it
+            logs.log("Disable piecewise CUDA graph because --disable-piecewise-cuda-graph is set")
         return GRAPH_MIB
+
+    def _log_captured(self, what: str, begun: float, before: float) -> None:
+        seconds, used, left = time.monotonic() - begun, before - self._free_gib(), self._free_gib()
+        if traits.RENAMED_GRAPH_FLAGS:
+            text = f"elapsed={seconds:.2f} s, mem usage={used:.2f} GB, avail mem={left:.2f} GB."
+        else:
+            text = f"Time elapsed: {seconds:.2f} s. mem usage={used:.2f} GB. avail mem={left:.2f} GB."
+        logs.log(f"Capture {what} graph end. {text}")
+        if has_piecewise(self.args):
+            logs.log(f"Capture piecewise CUDA graph begin. avail mem={left:.2f} GB")
+            logs.log(f"Capture piecewise CUDA graph end. {text}")
 
     def _free(self) -> int:
         return hold.room(self.assigned.card).free
@@ -216,6 +235,10 @@ class Loader:
         return self._free() / GIB
 
 
+UNIT_SCALES = (
+    "Using FP8 KV cache but no scaling factors provided. Defaulting to scaling factors of 1.0. This may lead to less "
+    "accurate results!"
+)
 SOLUTIONS = """Possible solutions:
 1. set --mem-fraction-static to a smaller value (e.g., 0.8 or 0.7)
 2. set --cuda-graph-max-bs to a smaller value (e.g., 16)

@@ -1,0 +1,31 @@
+"""The launch flags of SGLang 0.5.23 that an operator meets: fields of namespaces, as in the real one."""
+
+import argparse
+from collections.abc import Sequence
+
+from sglang.srt.arg_groups.arg_utils import add_fields
+from sglang.srt.arg_groups.fields.exec_ import Exec
+from sglang.srt.arg_groups.fields.lora import Lora
+from sglang.srt.arg_groups.fields.memory import Memory
+from sglang.srt.arg_groups.fields.model import Model
+from sglang.srt.arg_groups.fields.observability import Observability
+from sglang.srt.arg_groups.fields.parallel import Parallel
+from sglang.srt.arg_groups.fields.schedule import Schedule
+from sglang.srt.arg_groups.fields.serving import Serving
+from sglang.srt.arg_groups.fields.spec import Spec
+from sglang.srt.arguments import fill_in
+
+NAMESPACES = (Exec, Lora, Memory, Model, Observability, Parallel, Schedule, Serving, Spec)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Unambiguous prefixes of a flag are accepted, as in the real one."""
+    parser = argparse.ArgumentParser(prog="launch_server.py")
+    for namespace in NAMESPACES:
+        add_fields(parser, namespace)
+    return parser
+
+
+def prepare_server_args(argv: Sequence[str]) -> argparse.Namespace:
+    """The values as given, with the few that follow from another one filled in. Exits 2 on an error."""
+    return fill_in(build_parser().parse_args(argv))
