@@ -13,6 +13,7 @@ from deployments.commandline.ports import port_of
 from deployments.engines.base import Engine
 from deployments.engines.custom import CUSTOM
 from deployments.engines.registry import ENGINES, engine_of
+from deployments.engines.versions import stated
 from deployments.models import Deployment, Profile, Revision
 from hosts.models import Gpu, Host
 
@@ -59,6 +60,13 @@ class RevisionForm(forms.Form):
         help_text="Needed for a custom command; the panel knows the others.",
         widget=forms.TextInput(attrs=PLAIN),
     )
+    engine_versions = forms.CharField(
+        label="Versions of the engine that it is good with",
+        required=False,
+        max_length=200,
+        help_text="For example “0.5.10 or newer”, as the model's card asks for. A plan warns of any other. Empty: any.",
+        widget=forms.TextInput(attrs=PLAIN),
+    )
     notes = forms.CharField(
         label="What this revision is for", required=False, max_length=5000, widget=forms.Textarea(attrs={"rows": 2})
     )
@@ -79,6 +87,7 @@ class RevisionForm(forms.Form):
             "workdir": revision.workdir,
             "port": revision.port,
             "ready_pattern": revision.ready_pattern,
+            "engine_versions": revision.engine_versions,
         }
 
     def clean_env(self) -> dict[str, str]:
@@ -87,6 +96,15 @@ class RevisionForm(forms.Form):
             return read_env(self.cleaned_data["env"])
         except ValueError as problem:
             raise forms.ValidationError(str(problem)) from problem
+
+    def clean_engine_versions(self) -> str:
+        """Versions that can be compared later."""
+        text = " ".join(self.cleaned_data["engine_versions"].split())
+        try:
+            stated(text)
+        except ValueError as problem:
+            raise forms.ValidationError(str(problem)) from problem
+        return text
 
     def clean(self) -> dict[str, Any]:
         """Read the command line; it may bring environment, directory and port along."""
@@ -108,6 +126,7 @@ class RevisionForm(forms.Form):
             "container": dict(command.container),
             "port": port,
             "ready_pattern": cleaned.get("ready_pattern", ""),
+            "engine_versions": cleaned.get("engine_versions", ""),
             "notes": cleaned.get("notes", "").replace("\r\n", "\n"),
         }
         return cleaned

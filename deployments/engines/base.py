@@ -108,6 +108,7 @@ class Engine:
     api_key_variable: str = ""  # from which it takes the key that its API asks for
     api_key_setting: str = ""  # the same, in the file that --config names, of an engine that reads no variable
     api_key_shown: str = ""  # where the engine itself shows it, in a sentence
+    package: str = ""  # in which its version stands, where it is written in Python
     pages: tuple[str, ...] = ()  # in which it tells its configuration, beside its log
     configuration: Callable[[Seen], Configuration] | None = None
     signatures: tuple[Signature, ...] = ()

@@ -11,6 +11,7 @@ from django.db.models import Q
 
 from deployments import http, secrets
 from deployments.engines.base import HttpRequest
+from deployments.engines.versions import program_with_version
 from deployments.lifecycle import JobKind
 from deployments.models import Launch, Revision
 from deployments.plan.cards import Card, Held, holders, labels_of
@@ -72,6 +73,7 @@ def plan_for(ctx: StepContext, *, adopt: bool = True) -> Plan:
             launches=launches_of_others(ctx),
             secrets=secrets.versions(ctx.deployment) if new else {},
             secrets_lost=secrets.why_not_opened(ctx.deployment) if new else None,
+            engine_version=engine_version(ctx, new),
             adopt=adopt,
             stop_seconds=ctx.deployment.term_seconds + ctx.deployment.kill_seconds,
         ),
@@ -137,6 +139,27 @@ def container_behind(ctx: StepContext, facts: HostFacts, port: int) -> str:
     return next((line.text for line in said if line.word == "published"), "")
 
 
+def engine_version(ctx: StepContext, new: Recipe | None) -> str | Unknown | None:
+    """The engine's version that the command to be launched would use. None where the recipe is good with any.
+
+    Raises TransportError.
+    """
+    if new is None or not new.engine_versions:
+        return None
+    if new.container:
+        return Unknown("it runs in a container, whose image decides.")
+    package = ctx.engine.package
+    program = program_with_version(new.argv, package) if package else None
+    if program is None:
+        return Unknown("the command does not say where the engine is installed.")
+    values = {"program": program, "package": package, "workdir": new.workdir}
+    script = remote.script_for(ctx.deployment, "version", fence=ctx.claim.fence, boot_id="", **values)
+    with ctx.link() as transport:
+        said = remote.run(transport, script, timeout=PROBE_SECONDS, tick=ctx.tick)
+    words = {line.word: line.text for line in said}
+    return words.get("version") or Unknown(f"{words.get('unknown', 'the host did not say')}.")
+
+
 def recipe_of(revision: Revision | None) -> Recipe | None:
     """A revision without its row."""
     if revision is None:
@@ -149,6 +172,7 @@ def recipe_of(revision: Revision | None) -> Recipe | None:
         revision.workdir,
         revision.env,
         revision.container,
+        revision.engine_versions,
     )
 
 

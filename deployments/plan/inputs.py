@@ -14,6 +14,7 @@ from deployments.plan.manager_answers import NOTHING_TOLD, Told
 from deployments.plan.serving import KnownLaunch
 from deployments.plan.sharing import Rules
 from hosts.probe.facts import HostFacts
+from hosts.probe.frames import Unknown
 
 HOME = "."
 """The home of the login, as the probe is asked for it."""
@@ -32,6 +33,8 @@ class Recipe:
     workdir: str = ""
     env: Mapping[str, str] = field(default_factory=dict)
     container: Mapping[str, Any] = field(default_factory=dict)
+    engine_versions: str = ""
+    """Those that it is known to be good with; empty: any."""
 
     @property
     def settings(self) -> dict[str, str]:
@@ -68,6 +71,8 @@ class PlanInput:
     """What the server is given beside its command: name -> version."""
     secrets_lost: tuple[str, str] | None = None
     """Why the panel cannot open them, and what to do."""
+    engine_version: str | Unknown | None = None
+    """The one that is installed; None: nobody asked, for any is good."""
     adopt: bool = True
     """May an engine on the port be this deployment's, though it was not launched by us?"""
 

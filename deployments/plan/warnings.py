@@ -9,6 +9,7 @@ from typing import Any
 from deployments.commandline.prefixes import uv_without_frozen
 from deployments.decisions.usable import CardUsable, Usability, not_usable
 from deployments.decisions.verify import CardSeen
+from deployments.engines.versions import is_among
 from deployments.plan.cards import CARDS_VARIABLE, Held, cards_named, memory_on
 from deployments.plan.inputs import HOME, LEAST_DISK_MIB, PlanInput, Recipe
 from deployments.plan.manager import scheduler_of
@@ -41,6 +42,7 @@ def warnings_of(
         *_scheduled(asked),
         *_may_change(asked),
         *_split(asked),
+        *_other_version(asked),
         *_heeded(asked, serving, others),
         *_tight(asked, serving, _to_be_measured(cards, usable)),
     ]
@@ -221,6 +223,30 @@ def _split(asked: PlanInput) -> list[dict[str, Any]]:
             "The server gets the first part only. The job looks at the card as a whole: whoever uses any part of it "
             "counts as in the way.",
             "Choose a card that is not split, or have MIG switched off there by whoever looks after the machine.",
+        )
+    ]
+
+
+def _other_version(asked: PlanInput) -> list[dict[str, Any]]:
+    """An engine may load a model that it is too old for, and answer badly."""
+    new, installed = asked.new, asked.engine_version
+    if new is None or installed is None or not new.engine_versions:
+        return []
+    why = "Another version may load the model all the same, and give worse answers."
+    todo = "Use an environment with such a version. If this one has been tried, state it in a new revision."
+    if isinstance(installed, Unknown):
+        text = f"{new.name} is known to be good with {asked.engine.label} {new.engine_versions}. Which version is "
+        return [warning(f"{text}installed on {asked.host} is not known: {installed.reason}", why, todo)]
+    among = is_among(installed, new.engine_versions)
+    if among:
+        return []
+    found = "is not among them" if among is False else "cannot be compared with them"
+    return [
+        warning(
+            f"{new.name} is known to be good with {asked.engine.label} {new.engine_versions}; {installed}, which "
+            f"{asked.host} has, {found}.",
+            why,
+            todo,
         )
     ]
 

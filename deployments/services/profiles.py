@@ -14,6 +14,7 @@ from deployments.commandline import Command, check_command
 from deployments.commandline.ports import port_of, said_port
 from deployments.engines.base import Engine
 from deployments.engines.registry import ENGINES
+from deployments.engines.versions import stated
 from deployments.models import Profile, Revision
 from deployments.profilefile import ProfileFile
 
@@ -26,6 +27,7 @@ class LaunchFields(TypedDict):
     workdir: str
     port: int
     ready_pattern: str
+    engine_versions: NotRequired[str]
     notes: str
     container: NotRequired[dict[str, Any]]
 
@@ -83,6 +85,10 @@ def add_revision(
 
 def _check_launch(engine: Engine, launch: LaunchFields) -> None:
     """Refuse what cannot be a launch of ``engine``."""
+    try:
+        stated(launch.get("engine_versions", ""))
+    except ValueError as error:
+        raise Refused(str(error)) from error
     workdir = launch["workdir"]
     command = Command(launch["argv"], launch["env"], workdir, launch.get("container", {}))
     if workdir and (not workdir.startswith("/") or not workdir.isprintable()):

@@ -165,7 +165,11 @@ def _other_profile(asked: str | None, found: Profile, *sides: Revision | None) -
 
 
 def _rest(revision: Revision) -> dict[str, str]:
-    found = {"port": str(revision.port), "ready pattern": revision.ready_pattern}
+    found = {
+        "port": str(revision.port),
+        "ready pattern": revision.ready_pattern,
+        "engine versions": revision.engine_versions,
+    }
     around_it = around(revision.argv, revision.workdir, revision.container)
     return around_it | {name: value for name, value in found.items() if value}
 

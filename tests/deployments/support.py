@@ -31,6 +31,7 @@ MARKS = {
     "tell_listener": "follow",
     "for WORD in $TARGETS": "stop",
     "tell program": "manager",
+    "say version": "version",
 }
 
 
@@ -78,6 +79,8 @@ class FakeHost:
     used_before: dict[str, int] = field(default_factory=dict)
     told: dict[str, list[str]] = field(default_factory=dict)
     """What manager.sh says, by kind of manager."""
+    version: list[str] = field(default_factory=list)
+    """What version.sh says."""
     fence: int = 0
     locked_by: str = ""
     told_of_locks: list[str] = field(default_factory=list)
@@ -162,6 +165,9 @@ class FakeHost:
 
     def _manager(self, values: dict[str, str]) -> list[str]:
         return self.told.get(values["KIND"], [])
+
+    def _version(self, values: dict[str, str]) -> list[str]:
+        return self.version
 
     def _locks(self, values: dict[str, str]) -> list[str]:
         return self.told_of_locks if self.told_of_locks and values["MODE"] == "take" else [values["MODE"]]

@@ -12,7 +12,7 @@ from django.utils import timezone
 from deployments.lifecycle import JobState
 from deployments.models import Check, Job
 from tests.deployments.support import READY, Story
-from tests.factories import make_deployment, make_job, make_launch
+from tests.factories import make_deployment, make_job, make_launch, make_revision
 
 pytestmark = pytest.mark.django_db
 ClientOf = Callable[[User], Client]
@@ -56,6 +56,32 @@ def test_an_engine_that_tells_nothing_is_not_a_failure(serving: Story, answer: t
     assert job.state == JobState.SUCCEEDED, job.summary
     assert stored(job) == {}
     assert Check.objects.get(step__job=job, key="effective").status == "unknown"
+
+
+def test_the_version_is_asked_only_where_the_revision_states_one(serving: Story) -> None:
+    serving.request()
+    serving.work()
+    assert "version" not in serving.host.sent
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        (["version 0.5.9"], "0.5.9, which"),
+        (["unknown python3 is not there"], "is not known: python3 is not there."),
+        ([], "is not known: the host did not say."),
+        (["version 0.5.11"], ""),
+    ],
+)
+def test_a_version_that_was_not_tried_is_in_the_plan(serving: Story, said: list[str], words: str) -> None:
+    serving.host.version = said
+    profile = serving.deployment.profile
+    revision = make_revision(profile, engine_versions="0.5.10 or newer", argv=profile.newest.argv)
+    serving.request(revision=revision)
+    job = serving.work()
+    assert "version" in serving.host.sent and job.plan is not None
+    found = [warning["text"] for warning in job.plan["warnings"] if "known to be good" in warning["text"]]
+    assert words in "".join(found) and bool(found) == bool(words)
 
 
 ROW = {"name": "--kv-cache-dtype", "asked": "auto", "effective": "fp8_e4m3", "changed": True}

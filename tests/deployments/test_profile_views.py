@@ -26,6 +26,16 @@ PROFILE = {
 }
 
 
+def test_versions_that_a_revision_is_good_with_are_kept_and_shown(client_of: ClientOf, administrator: User) -> None:
+    client = client_of(administrator)
+    client.post("/profiles/new/", PROFILE | {"engine_versions": " 0.5.10  or newer "})
+    profile = Profile.objects.get()
+    assert profile.newest.engine_versions == "0.5.10 or newer"
+    page = client.get(f"/profiles/{profile.pk}/").content.decode()
+    assert "good with SGLang" in page and "0.5.10 or newer" in page
+    assert "0.5.10 or newer" in client.get(f"/profiles/{profile.pk}/revise/").content.decode()
+
+
 # --- Profiles -------------------------------------------------------------------------------------------------------
 
 
@@ -48,6 +58,7 @@ def test_a_pasted_command_line_becomes_revision_1(client_of: ClientOf, administr
         ("command", "python a.py --x sk-abcdefghijklmnop", "would show the secret"),
         ("env", "not a variable", "is not NAME=value"),
         ("port", "99999", "65535"),
+        ("engine_versions", "the newest", "is no version that can be read"),
         ("notes", "x" * 5001, "at most 5000 characters"),
         ("workdir", "/" * 501, "at most 500 characters"),
         ("name", "qwen\u202e3", "do not show"),

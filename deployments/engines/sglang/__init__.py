@@ -25,6 +25,7 @@ SGLANG = Engine(
     api_key_setting="api-key",
     api_key_shown="SGLang itself writes its API key into its log (server_args=) and shows it in /server_info to "
     "whoever has the key. The panel masks it in all that it stores and shows.",
+    package="sglang",
     pages=PAGES,
     configuration=effective,
     signatures=(

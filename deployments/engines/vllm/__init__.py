@@ -19,6 +19,7 @@ VLLM = Engine(
     metrics_path="/metrics",
     running_metric="vllm:num_requests_running",
     api_key_variable="VLLM_API_KEY",
+    package="vllm",
     pages=PAGES,
     configuration=effective,
     signatures=(
