@@ -11,6 +11,8 @@ from django.db.models import Exists
 from django.utils import timezone
 
 from controlpanel.live import hints
+from deployments.engines.registry import ENGINES
+from deployments.finding import Finder, forget
 from deployments.lifecycle import ACTIVE, LaunchState, ServiceState
 from deployments.models import Deployment, Launch, Placement
 from deployments.onlooker import Onlooker, Wanted
@@ -40,7 +42,9 @@ class Watched:
 class DeploymentWatcher:
     """Looks at the deployments of a host. What a job is at work on is left to the job."""
 
-    def __init__(self) -> None:
+    def __init__(self, finder: Finder | None = None) -> None:
+        """``finder``: looks at servers that the panel did not start; without one they stay unknown."""
+        self._finder = finder
         self._lock = threading.Lock()
         self._asked_at = 0.0
         self._by_host: dict[int, list[Watched]] = {}
@@ -67,12 +71,19 @@ class DeploymentWatcher:
         all_here = self._on(host)
         others = self._onlooker.intruders(host, facts, [watched.wanted for watched in all_here])
         for watched in all_here:
-            listens = bool(facts.listeners.on_port(watched.deployment.port))
+            sockets = [listener.inode for listener in facts.listeners.on_port(watched.deployment.port)]
             found = others.get(watched.deployment.pk, NOBODY)
-            if watched.launch is None:
-                _judge_without_launch(watched.deployment, host, found, listens=listens)
+            if watched.launch is not None:
+                forget(watched.deployment, host)
+                _judge(watched.launch, host, facts.host, facts.processes, found, listens=bool(sockets))
+            elif sockets:
+                key = f"{facts.host.boot_id} {sorted(sockets)}"
+                if self._finder is not None:
+                    self._finder.consider(watched.deployment, host, key)
+                _judge_stranger(watched.deployment, host, found, key=key)
             else:
-                _judge(watched.launch, host, facts.host, facts.processes, found, listens=listens)
+                forget(watched.deployment, host)
+                _judge_without_launch(watched.deployment, host, found)
 
     def lost(self, host: Host, reason: str) -> None:
         """Unreachable means unknown: users may still be served."""
@@ -86,7 +97,7 @@ def _watched() -> dict[int, list[Watched]]:
         launch.deployment_id: launch for launch in Launch.objects.filter(state__in=RUNS).select_related("deployment")
     }
     found: dict[int, list[Watched]] = {}
-    idle = Placement.objects.exclude(deployment__jobs__state__in=ACTIVE).select_related("deployment")
+    idle = Placement.objects.exclude(deployment__jobs__state__in=ACTIVE).select_related("deployment__profile")
     cards = {(gpu.host_id, gpu.uuid): gpu for gpu in Gpu.objects.all()}
     for placement in idle.prefetch_related("deployment__shares_with"):
         launch = serving.get(placement.deployment_id)
@@ -142,13 +153,21 @@ def _is_older(table: ProcessTable, launch: Launch) -> bool:
     return youngest < (launch.start_time or 0)
 
 
-def _judge_without_launch(deployment: Deployment, host: Host, others: Intruders, *, listens: bool) -> None:
-    if listens:
-        detail = f"Something that Relaunch did not start listens on port {deployment.port}."
-        if others.port:
-            detail = f"{others.port} Relaunch did not start it for {deployment}."
-        _set(deployment, host, ServiceState.UNKNOWN, detail)
-    elif deployment.state != ServiceState.CRASHED:
+def _judge_stranger(deployment: Deployment, host: Host, others: Intruders, *, key: str) -> None:
+    """Somebody else has started what listens there: it serves when it is known to be a server of the engine."""
+    found = deployment.found if deployment.found.get("key") == key else {}
+    known = found.get("engine") == deployment.profile.engine
+    detail = f"Something that Relaunch did not start listens on port {deployment.port}."
+    if known:
+        label = ENGINES[deployment.profile.engine].label
+        detail = f"A server ({label}) that Relaunch did not start, pid {found['pid']}."
+    if others.port:
+        detail = f"{others.port} Relaunch did not start it for {deployment}."
+    _set(deployment, host, ServiceState.SERVING if known else ServiceState.UNKNOWN, detail)
+
+
+def _judge_without_launch(deployment: Deployment, host: Host, others: Intruders) -> None:
+    if deployment.state != ServiceState.CRASHED:
         _set(deployment, host, ServiceState.STOPPED, others.cards)
 
 

@@ -110,6 +110,7 @@ class Engine:
     api_key_shown: str = ""  # where the engine itself shows it, in a sentence
     package: str = ""  # in which its version stands, where it is written in Python
     pages: tuple[str, ...] = ()  # in which it tells its configuration, beside its log
+    aliases: Mapping[str, str] = field(default_factory=dict)  # other spelling of a flag -> its own name
     configuration: Callable[[Seen], Configuration] | None = None
     signatures: tuple[Signature, ...] = ()
 

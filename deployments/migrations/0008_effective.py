@@ -1,3 +1,4 @@
+import django.db.models.deletion
 from django.db import migrations, models
 
 
@@ -21,6 +22,11 @@ class Migration(migrations.Migration):
             model_name="deployment",
             name="found",
             field=models.JSONField(default=dict, editable=False, help_text="Of a server on its port that the panel did not start: identity, argv, and what the engine tells."),
+        ),
+        migrations.AddField(
+            model_name="deployment",
+            name="proven_launch",
+            field=models.ForeignKey(blank=True, editable=False, help_text="The launch that was marked as proven: what the engine made of the flags then.", null=True, on_delete=django.db.models.deletion.SET_NULL, related_name="+", to="deployments.launch"),
         ),
         migrations.AddField(
             model_name="revision",

@@ -37,6 +37,10 @@ class Deployment(models.Model):
     proven_revision = models.ForeignKey(
         "deployments.Revision", models.SET_NULL, null=True, blank=True, related_name="+"
     )
+    proven_launch = models.ForeignKey(
+        "deployments.Launch", models.SET_NULL, null=True, blank=True, editable=False, related_name="+",
+        help_text="The launch that was marked as proven: what the engine made of the flags then.",
+    )  # fmt: skip
     port = models.PositiveIntegerField()
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, related_name="+")
     production = models.BooleanField(default=False)

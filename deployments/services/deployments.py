@@ -188,7 +188,7 @@ def mark_proven(launch: Launch, *, actor: User, address: str) -> None:
     if launch.revision is None or launch.ready_at is None:
         raise Refused("Only a launch that has served can be marked as proven.")
     with transaction.atomic():
-        Deployment.objects.filter(pk=launch.deployment_id).update(proven_revision=launch.revision)
+        Deployment.objects.filter(pk=launch.deployment_id).update(proven_revision=launch.revision, proven_launch=launch)
         audit.record(
             "mark proven",
             actor=actor,

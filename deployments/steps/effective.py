@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 from typing import Any
 
-from deployments import http
-from deployments.engines.base import HttpRequest
 from deployments.engines.configuration import LOG_CHARACTERS, NOTHING, Configuration, Seen
 from deployments.lifecycle import CheckStatus
 from deployments.models import Launch, LogChunk
+from deployments.pages import pages_of
 from deployments.secrets import api_key
 from deployments.steps.base import StepContext
-from hosts.transport.base import Transport, TransportError
-
-PAGE_SECONDS = 15.0
+from hosts.transport.base import Transport
 
 
 def told_configuration(ctx: StepContext, row: Launch, transport: Transport) -> dict[str, Any]:
@@ -25,13 +20,14 @@ def told_configuration(ctx: StepContext, row: Launch, transport: Transport) -> d
     """
     if ctx.engine.configuration is None:
         return {}
-    pages = {}
-    for path in ctx.engine.pages:
-        with contextlib.suppress(http.NoAnswer, TransportError, ValueError, RecursionError):
-            request = HttpRequest("GET", path, timeout=PAGE_SECONDS)
-            answer = http.ask(transport, ctx.revision.port, request, tick=ctx.tick, key=api_key(ctx.deployment, row))
-            if answer.status == 200:
-                pages[path] = ctx.log.hide_in(json.loads(answer.body))
+    pages = pages_of(
+        transport,
+        ctx.revision.port,
+        ctx.engine,
+        key=api_key(ctx.deployment, row),
+        hide=ctx.log.hide_in,
+        tick=ctx.tick,
+    )
     argv = row.requested.get("argv", ctx.revision.argv)
     found = ctx.engine.configuration(Seen(argv, _beginning_of_log(row), pages))
     _show(ctx, found)

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import cached_property
+from typing import Any
 
 from django.db.models import OuterRef, QuerySet, Subquery
 from django.utils import timezone
 
+from deployments.compared import comparable, differing, found_settings, in_words
+from deployments.engines.registry import ENGINES
+from deployments.flags import FlagRow
 from deployments.lifecycle import ACTIVE, LIVE_LAUNCH, JobState, ServiceState
 from deployments.models import Deployment, Gate, Job, Launch, Placement, Revision
 from deployments.views.words import Word, deployment_word, job_word, was_left
@@ -41,15 +46,53 @@ class Row:
         return self.launch.revision if self.launch else None
 
     @property
+    def found(self) -> dict[str, Any]:
+        """What serves though the panel did not start it; empty when there is no such server, or it is not known."""
+        found: dict[str, Any] = {} if self.launch else self.deployment.found
+        return found if found.get("argv") else {}
+
+    @property
     def not_applied(self) -> bool:
-        """A restart would launch another revision than the one that serves."""
-        return self.running is not None and self.running.pk != self.deployment.revision_id
+        """A restart would launch something else than what serves."""
+        if self.running is not None:
+            return self.running.pk != self.deployment.revision_id
+        return bool(self.pending)
 
     @property
     def not_proven(self) -> bool:
         """What serves is not what was proven."""
-        proven = self.deployment.proven_revision_id
-        return self.running is not None and proven is not None and self.running.pk != proven
+        if self.running is not None:
+            return self.deployment.proven_revision_id not in (None, self.running.pk)
+        return bool(self.unproven)
+
+    @cached_property
+    def pending(self) -> tuple[FlagRow, ...]:
+        """The settings that a restart would change."""
+        return self._against(self.deployment.revision)
+
+    @cached_property
+    def unproven(self) -> tuple[FlagRow, ...]:
+        """The settings in which what serves differs from what was proven."""
+        return self._against(self.deployment.proven_revision)
+
+    def _against(self, other: Revision | None) -> tuple[FlagRow, ...]:
+        engine = ENGINES.get(self.deployment.profile.engine)
+        aliases = engine.aliases if engine else {}
+        if other is None or (self.running is None and not self.found):
+            return ()
+        if self.running is not None:
+            return differing(self.running.settings, other.settings, aliases=aliases)
+        return differing(found_settings(self.found["argv"]), comparable(other.settings), aliases=aliases)
+
+    @property
+    def pending_words(self) -> str:
+        """What a restart would change, in a few words."""
+        return in_words(self.pending, other="after a restart")
+
+    @property
+    def unproven_words(self) -> str:
+        """How it differs from what was proven, in a few words."""
+        return in_words(self.unproven, other="proven")
 
     @property
     def job(self) -> Job | None:
@@ -79,7 +122,7 @@ def rows(deployments: QuerySet[Deployment] | None = None) -> list[Row]:
     """The deployments with their places, cards, jobs and live launches."""
     found = list(
         (Deployment.objects.all() if deployments is None else deployments)
-        .select_related("profile", "revision__profile", "proven_revision", "owner")
+        .select_related("profile", "revision__profile", "proven_revision__profile", "owner")
         .prefetch_related("placements__host__via")
     )
     keys = [deployment.pk for deployment in found]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -15,10 +16,11 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 from controlpanel.access import Action, requires
 from controlpanel.views.asking import asking
 from deployments import services
-from deployments.flags import FlagRow, side_by_side
+from deployments.compared import drift
 from deployments.forms import DeploymentForm
 from deployments.models import Deployment, Launch, Revision
 from deployments.views import board
+from deployments.views.outcome import in_effect
 from hosts.models import Host
 
 SHOWN = 20  # launches and jobs on a deployment's page; the rest is in the history
@@ -154,7 +156,9 @@ def part(request: HttpRequest, pk: int) -> HttpResponse:
 def _context(pk: int) -> dict[str, Any]:
     found = get_object_or_404(Deployment, pk=pk)
     row = board.rows(Deployment.objects.filter(pk=pk))[0]
-    proven = row.deployment.proven_revision
+    told = row.launch.effective if row.launch else row.found.get("effective", {})
+    proven = row.deployment.proven_launch
+    then = proven.effective if proven is not None and (row.launch is None or proven.pk != row.launch.pk) else {}
     return {
         "deployment": row.deployment,
         "row": row,
@@ -162,18 +166,13 @@ def _context(pk: int) -> dict[str, Any]:
         "partners": found.shares_with.all(),
         "secrets": found.secrets.filter(retired_at=None),
         "given": set(row.launch.requested.get("secrets", {}).values()) if row.launch else set(),
-        "differences": _differences(row.running, proven),
-        "pending": _differences(row.running, row.deployment.revision),
+        "found_command": shlex.join(row.found["argv"]) if row.found else "",
+        "in_effect": in_effect(told),
+        "drift": drift(told, then, asked=row.unproven),
+        "proven_version": then.get("version", ""),
         "launches": found.launches.select_related("revision__profile", "job")[:SHOWN],
         "jobs": found.jobs.select_related("revision__profile").prefetch_related("steps", "gates")[:SHOWN],
     }
-
-
-def _differences(running: Revision | None, other: Revision | None) -> list[FlagRow]:
-    """The flags in which what serves differs from another revision."""
-    if running is None or other is None or running.pk == other.pk:
-        return []
-    return [row for row in side_by_side(running.settings, other.settings) if row.changed]
 
 
 @require_POST

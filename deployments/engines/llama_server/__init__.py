@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from deployments.engines.base import COMMON_SIGNATURES, Engine, completion_request, signature
-from deployments.engines.llama_server.effective import PAGES, effective
+from deployments.engines.llama_server.effective import ALIASES, PAGES, effective
 
 LLAMA_SERVER = Engine(
     key="llama_server",
@@ -21,6 +21,7 @@ LLAMA_SERVER = Engine(
     running_metric="llamacpp:requests_processing",
     api_key_variable="LLAMA_API_KEY",
     pages=PAGES,
+    aliases=ALIASES,
     configuration=effective,
     signatures=(
         signature(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from deployments.engines.base import COMMON_SIGNATURES, Engine, completion_request, signature
-from deployments.engines.sglang.effective import PAGES, effective
+from deployments.engines.sglang.effective import ALIASES, PAGES, effective
 
 SGLANG = Engine(
     key="sglang",
@@ -27,6 +27,7 @@ SGLANG = Engine(
     "whoever has the key. The panel masks it in all that it stores and shows.",
     package="sglang",
     pages=PAGES,
+    aliases=ALIASES,
     configuration=effective,
     signatures=(
         signature(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from deployments.engines.base import COMMON_SIGNATURES, Engine, completion_request, signature
-from deployments.engines.vllm.effective import PAGES, effective
+from deployments.engines.vllm.effective import ALIASES, PAGES, effective
 
 VLLM = Engine(
     key="vllm",
@@ -21,6 +21,7 @@ VLLM = Engine(
     api_key_variable="VLLM_API_KEY",
     package="vllm",
     pages=PAGES,
+    aliases=ALIASES,
     configuration=effective,
     signatures=(
         signature(

@@ -11,6 +11,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand
 
 from deployments import sweeper
+from deployments.finding import Finder
 from deployments.watch import DeploymentWatcher
 from hosts.keys import panel_key_path
 from hosts.monitor import Monitor
@@ -29,5 +30,5 @@ class Command(BaseCommand):
             signal.signal(number, lambda *_: stop.set())
         sweeps = threading.Thread(target=sweeper.run_forever, args=(stop,), name="sweeper", daemon=True)
         sweeps.start()
-        Monitor(watchers=[DeploymentWatcher()]).run(stop)
+        Monitor(watchers=[DeploymentWatcher(Finder())]).run(stop)
         sweeps.join(timeout=2.0)
