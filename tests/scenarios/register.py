@@ -21,13 +21,11 @@ TITLES = {
 
 NOT_YET = {
     3: "needs the comparison with the proven launch's benchmark, which comes with Benchmark",
-    4: "needs the engine's own reasons, which come with Engines",
     5: "needs the reader of checkpoints, which comes with Fit",
     6: "needs the estimator, which comes with Fit",
     7: "needs the estimator, which comes with Fit",
     9: "the diagnosis finds the cause; the link to its line is not shown by a test yet, it comes with Engines",
     10: "needs the estimator, which comes with Fit",
-    13: "needs engine versions, which come with Engines",
     14: "needs cloning, which comes with Move",
     15: "needs the benchmark step, which comes with Benchmark",
 }
