@@ -10,6 +10,9 @@ from deployments.engines.configuration import is_same, key_of
 from deployments.flags import FlagRow, flags_of
 
 PROGRAMS = ("sglang", "vllm", "llama-server")
+MODULES = {"sglang.launch_server": "sglang serve", "vllm.entrypoints.openai.api_server": "vllm serve"}
+"""Two ways to start the same."""
+SERVE = {"sglang serve": "--model-path", "vllm serve": "--model"}
 MOST_IN_WORDS = 3
 
 
@@ -33,25 +36,29 @@ def _by_key(settings: Mapping[str, str], aliases: Mapping[str, str]) -> dict[str
 
 
 def found_settings(argv: Sequence[str]) -> dict[str, str]:
-    """Of a server that somebody else has started: its flags, and its command without the way to its program.
-
-    The program may have been reached through a wrapper, and a script shows its interpreter instead.
-    """
-    flags = flags_of(argv)
-    return {**flags, "command": _core(flags["command"])}
+    """Of a server that somebody else has started: its flags, and its command without the way to its program."""
+    return comparable(flags_of(argv))
 
 
 def comparable(settings: Mapping[str, str]) -> dict[str, str]:
-    """Of a recipe, what can be compared with such a server: its environment and its directory are not known."""
+    """What can be compared with such a server: its environment and its directory are not known.
+
+    Its program may have been reached through a wrapper, and a script shows its interpreter instead. A model that is
+    named by its place is the same as one named by its flag.
+    """
     flags = {name: value for name, value in settings.items() if name.startswith("-")}
-    return {**flags, "command": _core(settings.get("command", ""))}
+    words = _core(settings.get("command", "")).split()
+    for serve, flag in SERVE.items():
+        if words[:2] == serve.split() and len(words) > 2 and flag not in flags:
+            return {"command": serve, flag: " ".join(words[2:]), **flags}
+    return {"command": " ".join(words), **flags}
 
 
 def _core(command: str) -> str:
     words = command.split()
     for position, word in enumerate(words):
-        if word == "-m":
-            return " ".join(words[position:])
+        if word == "-m" and words[position + 1 : position + 2] != []:
+            return " ".join([MODULES.get(words[position + 1], f"-m {words[position + 1]}"), *words[position + 2 :]])
         if PurePosixPath(word).name in PROGRAMS:
             return " ".join([PurePosixPath(word).name, *words[position + 1 :]])
     return command

@@ -61,10 +61,10 @@ class RevisionForm(forms.Form):
         widget=forms.TextInput(attrs=PLAIN),
     )
     engine_versions = forms.CharField(
-        label="Versions of the engine that it is good with",
+        label="Versions it is known to be good with",
         required=False,
         max_length=200,
-        help_text="For example “0.5.10 or newer”, as the model's card asks for. A plan warns of any other. Empty: any.",
+        help_text="Of the engine, for example “0.5.10 or newer” as a model card asks for. A plan warns of any other.",
         widget=forms.TextInput(attrs=PLAIN),
     )
     notes = forms.CharField(

@@ -48,9 +48,8 @@ def _show(ctx: StepContext, found: Configuration) -> None:
         "Effective configuration",
         CheckStatus.OK if told else CheckStatus.UNKNOWN,
         value=f"{len(found.changed)} of {len(told)} settings changed by the engine" if told else "not told",
-        detail=" ".join(
-            f"{row.name}: {row.asked or 'not asked for'}, runs with {row.effective}. {row.why}".strip()
-            for row in found.changed
+        detail="; ".join(
+            f"{row.name}: {row.asked or 'not asked for'}, runs with {row.effective}" for row in found.changed
         ),
         source=", ".join(dict.fromkeys(row.source for row in told if row.source)),
     )

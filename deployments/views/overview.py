@@ -31,8 +31,10 @@ def _context() -> dict[str, Any]:
         "failed_jobs": [row.failed for row in rows if row.failed],
         "troubled": [row for row in rows if row.deployment.state in board.BAD_SERVICE and not row.active],
         "hosts_in_trouble": list(board.troubled_hosts()),
-        "not_applied": [row for row in rows if row.not_applied and not row.active],
-        "not_proven": [row for row in rows if row.not_proven and not row.not_applied and not row.active],
+        "not_applied": [row for row in rows if row.not_applied and not row.active and not _tells_more(row)],
+        "not_proven": [
+            row for row in rows if row.not_proven and not row.active and (_tells_more(row) or not row.not_applied)
+        ],
     }
     return {
         **attention,
@@ -42,3 +44,8 @@ def _context() -> dict[str, Any]:
         "first_run": not rows and not Host.objects.exists(),
         "has_hosts": bool(rows) or Host.objects.exists(),
     }
+
+
+def _tells_more(row: board.Row) -> bool:
+    """Of a server that somebody else has started, how it differs from the proven one says more than from the next."""
+    return bool(row.found) and row.not_proven

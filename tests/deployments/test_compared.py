@@ -36,6 +36,8 @@ def test_differing(left: str, right: str, differ: list[tuple[str, str | None, st
         ("/lab/env/bin/python -m sglang.launch_server --tp 2", "/lab/bin/python -m sglang.launch_server --tp-size 2"),
         ("/venv/bin/python3.12 /venv/bin/vllm serve /m --port 1", "vllm serve /m --port 1"),
         ("/usr/bin/llama-server -c 10", "env A=1 llama-server -c 10"),
+        ("/v/bin/python /v/bin/sglang serve /m --tp 2", "python -m sglang.launch_server --model-path /m --tp-size 2"),
+        ("python -m vllm.entrypoints.openai.api_server --model /m", "vllm serve /m"),
     ],
 )
 def test_a_server_of_somebody_else_is_compared_without_the_way_to_its_program(found: str, revision: str) -> None:
@@ -46,7 +48,7 @@ def test_a_server_of_somebody_else_is_compared_without_the_way_to_its_program(fo
 def test_another_model_of_such_a_server_is_seen() -> None:
     left = found_settings(["/venv/bin/python", "/venv/bin/vllm", "serve", "/other"])
     (row,) = differing(left, comparable(flags_of(["vllm", "serve", "/m"])), aliases=ALIASES)
-    assert (row.left, row.right) == ("vllm serve /other", "vllm serve /m")
+    assert (row.name, row.left, row.right) == ("--model", "/other", "/m")
 
 
 def test_in_words() -> None:

@@ -65,7 +65,7 @@ def test_it_is_found_with_its_command_and_what_it_tells(deployment: Deployment, 
     assert seen.found["effective"]["version"] == "0.5.9"
     assert "sesame" not in repr(seen.found)
     assert (seen.state, seen.state_detail) == (
-        ServiceState.SERVING, "A SGLang that Relaunch did not start, pid 100.",
+        ServiceState.SERVING, "A server (SGLang) that Relaunch did not start, pid 100.",
     )  # fmt: skip
 
 
@@ -143,6 +143,7 @@ def test_its_page_shows_what_serves_and_how_it_differs(
     assert "a server that Relaunch did not start, pid" in text
     assert "Differs from proven: speculative-num-steps not set, proven 3." in text
     assert "Edited, not applied" not in text, "it runs with the flags of the current revision"
+    assert "does not tell its configuration" not in text
     assert "fp8_e4m3" in text and "The command of what serves" in text
     board = page(client_of(viewer), "/")
     assert "differs from proven" in board and "speculative-num-steps not set, proven 3" in board
@@ -156,7 +157,7 @@ def test_edited_not_applied_names_the_flags(
     look(deployment, host.machine)
     text = page(client_of(viewer), f"/deployments/{deployment.pk}/")
     assert "A restart would change: context-length not set, after a restart 65536." in text
-    assert "edited, not applied" in page(client_of(viewer), "/")
+    assert "not what a restart launches" in page(client_of(viewer), "/")
 
 
 def row_of(name: str, effective: str) -> dict[str, object]:
@@ -175,3 +176,11 @@ def test_the_launch_that_was_proven_is_what_the_engine_is_compared_with(
     assert "The engine does otherwise than when it was proven" in text
     assert "proven with 0.5.11" in text
     assert "What serves differs from what was proven" not in text
+
+
+def test_one_that_does_not_tell_says_so(
+    deployment: Deployment, host: FakeHost, client_of: ClientOf, viewer: User
+) -> None:
+    host.pages["/server_info"] = (401, b"{}")
+    look(deployment, host.machine)
+    assert "it does not tell its configuration" in page(client_of(viewer), f"/deployments/{deployment.pk}/")
