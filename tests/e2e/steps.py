@@ -53,10 +53,18 @@ def add_container(page: Page, *, name: str, node: str, vmid: int) -> None:
 
 
 def make_profile(
-    page: Page, *, name: str, engine: str, command: str, env: Mapping[str, str] | None = None, ready: str = ""
+    page: Page,
+    *,
+    name: str,
+    engine: str,
+    command: str,
+    env: Mapping[str, str] | None = None,
+    ready: str = "",
+    versions: str = "",
 ) -> None:
     """Paste a command line; ``ready`` is what a custom command says in its log."""
     page.goto("/profiles/new/")
+    page.get_by_label("Versions it is known to be good with").fill(versions)
     page.get_by_label("Environment").fill("\n".join(f"{key}={value}" for key, value in (env or {}).items()))
     page.get_by_label("Text in the log that says: ready").fill(ready)
     page.get_by_label("Name", exact=True).fill(name)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from tests.support.story import Place
@@ -26,9 +27,13 @@ def put_model(
     place: Place, name: str, config: Mapping[str, Any], *, quantization: Mapping[str, Any] | None = None
 ) -> str:
     """A model's directory on the machine; returns its path there."""
-    directory = place.machine.seen(f"/models/{name}")
+    put_files(place.machine.seen(f"/models/{name}"), config, quantization=quantization)
+    return f"/models/{name}"
+
+
+def put_files(directory: Path, config: Mapping[str, Any], *, quantization: Mapping[str, Any] | None = None) -> None:
+    """What an engine reads of a checkpoint beside its weights."""
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "config.json").write_text(json.dumps(config))
     if quantization is not None:
         (directory / "hf_quant_config.json").write_text(json.dumps(quantization))
-    return f"/models/{name}"

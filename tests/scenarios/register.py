@@ -20,8 +20,8 @@ TITLES = {
 }
 
 NOT_YET = {
-    3: "needs the comparison with the proven launch's benchmark, which comes with Benchmark",
-    5: "needs the reader of checkpoints, which comes with Fit",
+    3: "the flags that differ are named; the comparison of benchmarks comes with Benchmark",
+    5: "what is really used is shown after the start; the warning before it comes with Fit",
     6: "needs the estimator, which comes with Fit",
     7: "needs the estimator, which comes with Fit",
     9: "the diagnosis finds the cause; the link to its line is not shown by a test yet, it comes with Engines",
