@@ -69,6 +69,12 @@ def test_it_is_found_with_its_command_and_what_it_tells(deployment: Deployment, 
     )  # fmt: skip
 
 
+def test_a_key_in_its_command_is_not_kept(deployment: Deployment, host: FakeHost) -> None:
+    host.machine.procs[100].command = f"{SGLANG} --api-key sesame-street"
+    found = look(deployment, host.machine).found
+    assert "--api-key" in found["argv"] and "sesame" not in repr(found)
+
+
 def test_it_is_looked_at_once_and_is_not_made_to_generate(deployment: Deployment, host: FakeHost) -> None:
     watcher = DeploymentWatcher(Finder(submit=now))
     for _ in range(3):

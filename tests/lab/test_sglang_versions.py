@@ -156,7 +156,10 @@ def test_speculation_of_a_hybrid_model(machine: Machine) -> None:
     newer = Sglang(machine, *spec, version="0.5.11", model=HYBRID)
     assert newer.process.wait(20) == 1
     assert "not compatible with radix cache when using --mamba-scheduler-strategy no_buffer" in newer.log
-    assert Sglang(machine, *spec, "--mamba-scheduler-strategy", "extra_buffer", version="0.5.11", model=HYBRID).ready()
+    buffered = ("--mamba-scheduler-strategy", "extra_buffer")
+    last = Sglang(machine, *spec, *buffered, version="0.5.11", model=HYBRID).ready()
+    facts = {fact.label: fact.value for fact in told_by(last, *spec, *buffered).facts}
+    assert "for speculative steps" in facts["Recurrent state"] and "KV cache of the draft model" in facts
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from multiprocessing.connection import Connection
 from lab.gpus import hold
 
 from . import logs, traits
-from .memory import size_pool
+from .memory import Pool, size_pool
 from .model import Model
 from .process import die_with_parent
 from .resolve import has_piecewise
@@ -115,12 +115,14 @@ class Loader:
         pool = size_pool(self.args, self.model, self.hints, before_mib=self.before_mib, after_mib=self._free())
         logs.log(f"Using KV cache dtype: {TORCH_NAMES.get(pool.kv_dtype, pool.kv_dtype)}")
         if pool.slots:
-            self._log_state(pool.slots)
+            self._log_state(pool)
         self.held.grow(pool.kv_mib + pool.state_mib)
         half = pool.kv_mib / 2 / GIB
         dtype = f"dtype: {TORCH_NAMES.get(pool.kv_dtype, pool.kv_dtype)}, " if traits.DTYPE_IN_POOL_LINE else ""
         sizes = f"K size: {half:.2f} GB, V size: {half:.2f} GB"
         logs.log(f"KV Cache is allocated. {dtype}#tokens: {pool.tokens}, {sizes}")
+        if self.args.speculative_algorithm:
+            self._log_draft(pool, dtype)
         if self.args.kv_cache_dtype == "fp8_e4m3":
             logs.log(UNIT_SCALES)  # printed for the flag alone, whatever the checkpoint holds
         logs.log(f"Memory pool end. avail mem={self._free_gib():.2f} GB")
@@ -184,13 +186,21 @@ class Loader:
         while self.hints.has("never-ready"):
             time.sleep(3600)
 
-    def _log_state(self, slots: int) -> None:
-        conv_share = 0.02
-        size = (slots + 1) * self.model.state_bytes(tp=self.args.tp_size) / 2**30
+    def _log_state(self, pool: Pool) -> None:
+        conv_share, slot = 0.02, self.model.state_bytes(tp=self.args.tp_size) / 2**30
+        size, more = (pool.slots + 1) * slot, ""
+        if self.args.speculative_algorithm:
+            steps = (pool.max_running + 1) * self.args.speculative_num_draft_tokens * slot
+            more = f"intermediate_ssm_state_cache size: {steps:.2f}GB intermediate_conv_window_cache size: 0.01GB "
         logs.log(
-            f"Mamba Cache is allocated. max_mamba_cache_size: {slots}, "
-            f"conv_state size: {size * conv_share:.2f}GB, ssm_state size: {size * (1 - conv_share):.2f}GB "
+            f"Mamba Cache is allocated. max_mamba_cache_size: {pool.slots}, "
+            f"conv_state size: {size * conv_share:.2f}GB, ssm_state size: {size * (1 - conv_share):.2f}GB {more}"
         )
+
+    def _log_draft(self, pool: Pool, dtype: str) -> None:
+        """The draft model's own cache: as many tokens, one layer."""
+        half = pool.kv_mib / max(1, self.model.attention_layers) / 2 / GIB
+        logs.log(f"KV Cache is allocated. {dtype}#tokens: {pool.tokens}, K size: {half:.2f} GB, V size: {half:.2f} GB")
 
     def _capture(self) -> int:
         """Hold the memory of the graphs; returns it in MiB. Raises when that fails."""

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from typing import List, Optional
 
 from .arguments import fill_in
+from .function_call.function_call_parser import FunctionCallParser
+from .parser.reasoning_parser import ReasoningParser
 
 QUANTIZATION_CHOICES = [
     "awq", "fp8", "mxfp8", "gptq", "marlin", "gptq_marlin", "awq_marlin", "bitsandbytes", "gguf",
@@ -24,18 +26,6 @@ LOAD_FORMAT_CHOICES = [
     "auto", "pt", "safetensors", "npcache", "dummy", "sharded_state", "gguf", "bitsandbytes",
     "layered", "flash_rl", "remote", "remote_instance", "fastsafetensors", "private",
 ]  # fmt: skip
-DetectorMap = {
-    "deepseek-r1": None, "deepseek-v3": None, "glm45": None, "gpt-oss": None, "kimi": None,
-    "kimi_k2": None, "qwen3": None, "qwen3-thinking": None, "minimax": None, "minimax-append-think":
-    None, "step3": None, "step3p5": None, "nano_v3": None, "interns1": None,
-}  # fmt: skip
-ToolCallParserEnum = {
-    "deepseekv3": None, "deepseekv31": None, "deepseekv32": None, "glm": None, "glm45": None,
-    "glm47": None, "gpt-oss": None, "kimi_k2": None, "lfm2": None, "llama3": None, "mimo": None,
-    "mistral": None, "pythonic": None, "qwen": None, "qwen25": None, "qwen3_coder": None, "step3":
-    None, "step3p5": None, "minimax-m2": None, "trinity": None, "interns1": None, "hermes": None,
-    "gigachat3": None,
-}  # fmt: skip
 
 
 @dataclasses.dataclass
@@ -288,14 +278,14 @@ class ServerArgs:
             "--reasoning-parser",
             type=str,
             default=ServerArgs.reasoning_parser,
-            choices=list(DetectorMap),
+            choices=list(ReasoningParser.DetectorMap.keys()),
             help="How reasoning is told from the answer.",
         )
         parser.add_argument(
             "--tool-call-parser",
             type=str,
             default=ServerArgs.tool_call_parser,
-            choices=list(ToolCallParserEnum),
+            choices=list(FunctionCallParser.ToolCallParserEnum.keys()),
             help="How calls of tools are read.",
         )
         parser.add_argument("--dist-init-addr", "--nccl-init-addr", type=str, default=ServerArgs.dist_init_addr)

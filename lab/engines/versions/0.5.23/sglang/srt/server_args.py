@@ -14,6 +14,8 @@ from sglang.srt.arg_groups.fields.schedule import Schedule
 from sglang.srt.arg_groups.fields.serving import Serving
 from sglang.srt.arg_groups.fields.spec import Spec
 from sglang.srt.arguments import fill_in
+from sglang.srt.function_call.function_call_parser import FunctionCallParser
+from sglang.srt.parser.reasoning_parser import ReasoningParser
 
 NAMESPACES = (Exec, Lora, Memory, Model, Observability, Parallel, Schedule, Serving, Spec)
 
@@ -23,6 +25,22 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="launch_server.py")
     for namespace in NAMESPACES:
         add_fields(parser, namespace)
+    reasoning_parser_choices = list(ReasoningParser.DetectorMap.keys())
+    parser.add_argument(
+        "--reasoning-parser",
+        type=str,
+        choices=["auto", *reasoning_parser_choices],
+        default=Serving.reasoning_parser,
+        help="How reasoning is told from the answer.",
+    )
+    tool_call_parser_choices = list(FunctionCallParser.ToolCallParserEnum.keys())
+    parser.add_argument(
+        "--tool-call-parser",
+        type=str,
+        choices=["auto", *tool_call_parser_choices],
+        default=Serving.tool_call_parser,
+        help="How calls of tools are read.",
+    )
     return parser
 
 

@@ -25,6 +25,8 @@ class Arg:
 def add_fields(parser: argparse.ArgumentParser, namespace: type) -> None:
     """One flag for each field of a namespace."""
     for name, hint in get_type_hints(namespace, include_extras=True).items():
+        if get_origin(hint) is not A:
+            continue  # added by a call of its own
         kind, meta = get_args(hint)[:2]
         arg = meta if isinstance(meta, Arg) else Arg(help=meta)
         kinds = [part for part in get_args(kind) if part is not type(None)] if type(None) in get_args(kind) else [kind]

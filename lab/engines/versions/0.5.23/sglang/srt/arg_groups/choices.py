@@ -15,16 +15,3 @@ LOAD_FORMAT_CHOICES = [
     "layered", "flash_rl", "remote", "remote_instance", "fastsafetensors", "private", "mistral",
     "runai_streamer",
 ]  # fmt: skip
-DetectorMap = {
-    "auto": None, "deepseek-r1": None, "deepseek-v3": None, "glm45": None, "gpt-oss": None, "kimi":
-    None, "kimi_k2": None, "qwen3": None, "qwen3-thinking": None, "minimax": None,
-    "minimax-append-think": None, "step3": None, "step3p5": None, "nemotron_3": None, "interns1":
-    None, "hunyuan": None, "mimo": None, "mistral": None, "gemma4": None,
-}  # fmt: skip
-ToolCallParserEnum = {
-    "auto": None, "deepseekv3": None, "deepseekv31": None, "deepseekv32": None, "glm": None,
-    "glm45": None, "glm47": None, "gpt-oss": None, "kimi_k2": None, "lfm2": None, "llama3": None,
-    "mimo": None, "mistral": None, "pythonic": None, "qwen": None, "qwen25": None, "qwen3_coder":
-    None, "step3": None, "step3p5": None, "minimax-m2": None, "trinity": None, "interns1": None,
-    "hermes": None, "gigachat3": None, "hunyuan": None, "gemma4": None,
-}  # fmt: skip

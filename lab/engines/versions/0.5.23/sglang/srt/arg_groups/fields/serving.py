@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Optional
 
-from sglang.srt.arg_groups.arg_utils import A, Arg
-from sglang.srt.arg_groups.choices import DetectorMap, ToolCallParserEnum
+from sglang.srt.arg_groups.arg_utils import A
 
 
 class Serving:
@@ -18,11 +17,7 @@ class Serving:
     api_key: A[Optional[str], "A key that clients must send."] = None
     admin_api_key: A[Optional[str], "Of the admin api key."] = None
     chat_template: A[Optional[str], "Of the chat template."] = None
-    reasoning_parser: A[
-        Optional[str], Arg(help="How reasoning is told from the answer.", choices=list(DetectorMap))
-    ] = None
-    tool_call_parser: A[Optional[str], Arg(help="How calls of tools are read.", choices=list(ToolCallParserEnum))] = (
-        None
-    )
+    reasoning_parser: Optional[str] = None
+    tool_call_parser: Optional[str] = None
     config: A[Optional[str], "Flags from a YAML file."] = None
     incremental_streaming_output: A[bool, "Of the incremental streaming output."] = False
