@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Sequence
 
-from sglang.srt.arg_groups.arg_utils import add_fields
+from sglang.srt.arg_groups.arg_utils import add_cli_args_from_dataclass
 from sglang.srt.arg_groups.fields.exec_ import Exec
 from sglang.srt.arg_groups.fields.lora import Lora
 from sglang.srt.arg_groups.fields.memory import Memory
@@ -17,30 +17,39 @@ from sglang.srt.arguments import fill_in
 from sglang.srt.function_call.function_call_parser import FunctionCallParser
 from sglang.srt.parser.reasoning_parser import ReasoningParser
 
-NAMESPACES = (Exec, Lora, Memory, Model, Observability, Parallel, Schedule, Serving, Spec)
+
+class ServerArgs:
+    """Its fields are those of the namespaces below."""
+
+    @staticmethod
+    def add_cli_args(parser: argparse.ArgumentParser) -> None:
+        """Every flag: those of the fields, and those whose choices are put together."""
+        add_cli_args_from_dataclass(parser, ServerArgs)
+        reasoning_parser_choices = list(ReasoningParser.DetectorMap.keys())
+        parser.add_argument(
+            "--reasoning-parser",
+            type=str,
+            choices=["auto"] + reasoning_parser_choices,  # noqa: RUF005
+            default=Serving.reasoning_parser,
+            help="How reasoning is told from the answer.",
+        )
+        tool_call_parser_choices = list(FunctionCallParser.ToolCallParserEnum.keys())
+        parser.add_argument(
+            "--tool-call-parser",
+            type=str,
+            choices=["auto"] + tool_call_parser_choices,  # noqa: RUF005
+            default=Serving.tool_call_parser,
+            help="How calls of tools are read.",
+        )
+
+
+ServerArgs._NAMESPACES = (Exec, Lora, Memory, Model, Observability, Parallel, Schedule, Serving, Spec)
 
 
 def build_parser() -> argparse.ArgumentParser:
     """Unambiguous prefixes of a flag are accepted, as in the real one."""
     parser = argparse.ArgumentParser(prog="launch_server.py")
-    for namespace in NAMESPACES:
-        add_fields(parser, namespace)
-    reasoning_parser_choices = list(ReasoningParser.DetectorMap.keys())
-    parser.add_argument(
-        "--reasoning-parser",
-        type=str,
-        choices=["auto", *reasoning_parser_choices],
-        default=Serving.reasoning_parser,
-        help="How reasoning is told from the answer.",
-    )
-    tool_call_parser_choices = list(FunctionCallParser.ToolCallParserEnum.keys())
-    parser.add_argument(
-        "--tool-call-parser",
-        type=str,
-        choices=["auto", *tool_call_parser_choices],
-        default=Serving.tool_call_parser,
-        help="How calls of tools are read.",
-    )
+    ServerArgs.add_cli_args(parser)
     return parser
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Annotated as A
 from typing import Any, get_args, get_origin, get_type_hints
 
-__all__ = ["A", "Arg", "add_fields"]
+__all__ = ["A", "Arg", "add_cli_args_from_dataclass"]
 
 
 @dataclass(frozen=True)
@@ -22,8 +22,13 @@ class Arg:
     nargs: str | None = None
 
 
-def add_fields(parser: argparse.ArgumentParser, namespace: type) -> None:
-    """One flag for each field of a namespace."""
+def add_cli_args_from_dataclass(parser: argparse.ArgumentParser, cls: type) -> None:
+    """One flag for each field of its namespaces."""
+    for namespace in cls._NAMESPACES:
+        _add_fields(parser, namespace)
+
+
+def _add_fields(parser: argparse.ArgumentParser, namespace: type) -> None:
     for name, hint in get_type_hints(namespace, include_extras=True).items():
         if get_origin(hint) is not A:
             continue  # added by a call of its own
