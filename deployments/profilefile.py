@@ -15,6 +15,7 @@ import yaml
 
 from deployments.commandline import Command, parse, write
 from deployments.engines.registry import ENGINES
+from deployments.engines.versions import stated
 from deployments.models import Profile, Revision
 
 FORMAT = "1"
@@ -24,7 +25,7 @@ MOST_REVISIONS = 200
 DEEPEST = 6
 NAMES = {
     "": {"relaunch", "profile", "engine", "description", "revisions"},
-    "revision": {"revision", "notes", "command", "port", "ready"},
+    "revision": {"revision", "notes", "command", "port", "ready", "versions"},
 }
 OTHER_BREAKS = re.compile("[\r\x85\u2028\u2029]")
 """YAML reads each as a line's end, and writes them as themselves only between double quotes."""
@@ -40,6 +41,7 @@ class FiledRevision:
     port: int
     ready_pattern: str = ""
     notes: str = ""
+    engine_versions: str = ""
 
     @property
     def launch(self) -> dict[str, Any]:
@@ -47,7 +49,7 @@ class FiledRevision:
         return {
             "argv": self.command.argv, "env": self.command.env, "workdir": self.command.workdir,
             "container": dict(self.command.container), "port": self.port, "ready_pattern": self.ready_pattern,
-            "notes": self.notes,
+            "engine_versions": self.engine_versions, "notes": self.notes,
         }  # fmt: skip
 
 
@@ -93,6 +95,7 @@ def _row(revision: Revision) -> dict[str, Any]:
     row = {
         "revision": revision.number, "notes": revision.notes, "command": write(revision.command),
         "port": revision.port, "ready": revision.ready_pattern,
+        "versions": revision.engine_versions,
     }  # fmt: skip
     return {name: value for name, value in row.items() if value != ""}
 
@@ -179,7 +182,17 @@ def _revision(row: Any, place: int) -> FiledRevision:
         _number(row, "port", where, must=True),
         _of(row, "ready", where, must=False, longest=200),
         _of(row, "notes", where, must=False, longest=5000),
+        _versions(row, where),
     )
+
+
+def _versions(row: Mapping[str, Any], where: str) -> str:
+    text = _of(row, "versions", where, must=False, longest=200)
+    try:
+        stated(text)
+    except ValueError as problem:
+        raise ValueError(f"{where}: {problem}") from problem
+    return text
 
 
 def _check_names(found: Mapping[str, Any], kind: str, where: str) -> None:

@@ -11,7 +11,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.utils import timezone
 
-from deployments import services
+from deployments import finding, services
 from deployments.finding import Finder
 from deployments.lifecycle import JobState, ServiceState
 from deployments.models import Deployment
@@ -75,7 +75,10 @@ def test_a_key_in_its_command_is_not_kept(deployment: Deployment, host: FakeHost
     assert "--api-key" in found["argv"] and "sesame" not in repr(found)
 
 
-def test_it_is_looked_at_once_and_is_not_made_to_generate(deployment: Deployment, host: FakeHost) -> None:
+def test_it_is_looked_at_once_and_is_not_made_to_generate(
+    deployment: Deployment, host: FakeHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(finding, "FIRST_PAUSE", 0.0)
     watcher = DeploymentWatcher(Finder(submit=now))
     for _ in range(3):
         look(deployment, host.machine, watcher)

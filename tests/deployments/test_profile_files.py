@@ -29,7 +29,14 @@ def actions() -> list[str]:
 
 def test_a_clone_begins_as_the_chosen_revision_is(client_of: ClientOf, administrator: User) -> None:
     profile = make_profile(name="chat", description="The team's chat")
-    make_revision(profile, argv=["sglang", "serve", "/m"], env={"A": "1"}, workdir="/w", ready_pattern="up")
+    make_revision(
+        profile,
+        argv=["sglang", "serve", "/m"],
+        env={"A": "1"},
+        workdir="/w",
+        ready_pattern="up",
+        engine_versions="0.5.11",
+    )
     client = client_of(administrator)
     path = f"/profiles/{profile.pk}/clone/?from=2"
     page = client.get(path).content.decode()
@@ -39,7 +46,7 @@ def test_a_clone_begins_as_the_chosen_revision_is(client_of: ClientOf, administr
     assert answer["Location"] == f"/profiles/{made.pk}/" and made.engine == "sglang" and made.description == "Another"
     revision, source = made.newest, profile.newest
     assert (revision.number, revision.notes, revision.created_by) == (1, "to\ntry", administrator)
-    for field in ("argv", "env", "workdir", "port", "ready_pattern", "container"):
+    for field in ("argv", "env", "workdir", "port", "ready_pattern", "container", "engine_versions"):
         assert getattr(revision, field) == getattr(source, field)
     assert actions() == ["add profile", "add revision", "clone profile"]
     assert AuditEntry.objects.get(action="clone profile").detail == {"from": "chat r2"}
@@ -94,7 +101,7 @@ def test_what_was_exported_comes_back_as_it_was(client_of: ClientOf, administrat
     answer = look(client, text, name="copy", shown=shown.context["mark"])
     made = Profile.objects.get(name="copy")
     assert answer["Location"] == f"/profiles/{made.pk}/"
-    fields = ("number", "argv", "env", "workdir", "container", "port", "ready_pattern", "notes")
+    fields = ("number", "argv", "env", "workdir", "container", "port", "ready_pattern", "notes", "engine_versions")
     assert list(made.revisions.values_list(*fields)) == list(profile.revisions.values_list(*fields))
     assert actions() == ["add profile", "add revision", "add revision", "import profile"]
 

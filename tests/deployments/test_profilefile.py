@@ -23,7 +23,8 @@ def filed(*revisions: dict[str, Any], **values: Any) -> tuple[Profile, list[Revi
 
 def test_a_file_reads_as_people_write() -> None:
     profile, revisions = filed(
-        {"env": {"A": "1"}, "workdir": "/srv", "notes": "two\nlines"}, {"container": DOCKER, "ready_pattern": "up"}
+        {"env": {"A": "1"}, "workdir": "/srv", "notes": "two\nlines"},
+        {"container": DOCKER, "ready_pattern": "up", "engine_versions": "0.5.10 or newer"},
     )
     text = write_file(profile, reversed(revisions))
     assert (
@@ -52,6 +53,7 @@ revisions:
       img:1 sglang serve /m
   port: 30000
   ready: up
+  versions: 0.5.10 or newer
 """
     )
     serve = ["sglang", "serve", "/m"]
@@ -59,7 +61,7 @@ revisions:
         "chat", "sglang", "The team's chat",
         (
             FiledRevision(1, Command(serve, {"A": "1"}, "/srv"), 30000, "", "two\nlines"),
-            FiledRevision(2, Command(serve, container=DOCKER), 30000, "up"),
+            FiledRevision(2, Command(serve, container=DOCKER), 30000, "up", engine_versions="0.5.10 or newer"),
         ),
     )  # fmt: skip
     assert read_file(text.replace("\n", "\r\n")) == read_file(text), "as a browser sends it"
