@@ -14,7 +14,7 @@ def wrap(apps, schema_editor):
 class Migration(migrations.Migration):
 
     dependencies = [
-        ("deployments", "0005_revision_container"),
+        ("deployments", "0007_secrets"),
     ]
 
     operations = [

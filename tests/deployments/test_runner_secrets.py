@@ -160,7 +160,7 @@ def test_values_are_hidden_wherever_the_server_writes_them(locked: Story) -> Non
     assert locked.work().state == JobState.SUCCEEDED, locked.job.summary
     assert "loading with ********" in locked.log()
     assert "********, and" in Launch.objects.get().completion
-    assert Launch.objects.get().effective["note"] == "********"
+    assert Launch.objects.get().effective["told"]["note"] == "********"
     assert KEY not in everything() and TOKEN not in everything()
 
 
