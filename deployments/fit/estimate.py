@@ -6,12 +6,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from deployments.fit import llama_server, sglang, vllm
 from deployments.fit.asked import Asked
 from deployments.fit.explain import Row, context, requests, size
+from deployments.fit.llama_server import work_out as llama_server
 from deployments.fit.model import read_model
 from deployments.fit.outcome import Margin, Outcome, Pools
+from deployments.fit.sglang import work_out as sglang
 from deployments.fit.span import CannotTell
+from deployments.fit.vllm import work_out as vllm
 from hosts.probe.frames import Unknown
 
 
@@ -52,7 +54,7 @@ class Estimate:
         return tuple(_requests_row(name, pools, length) for name, pools in (self.precisions or {}).items())
 
 
-WORK_OUT: dict[str, Callable[..., Outcome]] = {"sglang": sglang.work_out, "vllm": vllm.work_out}
+WORK_OUT: dict[str, Callable[..., Outcome]] = {"sglang": sglang, "vllm": vllm}
 KV_FLAGS: dict[str, dict[str, tuple[str, ...]]] = {
     "sglang": {"bf16": ("--kv-cache-dtype", "bf16"), "fp8": ("--kv-cache-dtype", "fp8_e4m3")},
     "vllm": {"bf16": ("--kv-cache-dtype", "bfloat16"), "fp8": ("--kv-cache-dtype", "fp8")},
@@ -65,7 +67,7 @@ def work_out(asked: Asked) -> Outcome | Unknown:
     """The pools and margins of these flags. Never raises."""
     try:
         if asked.engine.key == "llama_server":
-            return llama_server.work_out(asked)
+            return llama_server(asked)
         if asked.engine.key not in WORK_OUT:
             return Unknown(f"What {asked.engine.label} needs is not known to the panel.")
         model = read_model(asked.model)

@@ -6,7 +6,6 @@ cache and states of linear attention; graphs, activations, the draft's KV cache 
 
 from __future__ import annotations
 
-from deployments.fit import speculative, weights
 from deployments.fit.asked import Asked, check_cards
 from deployments.fit.explain import FILES, FLAGS, FORMULA, MEASURED, Row, measured_or, size, sizes, tokens
 from deployments.fit.kv_cache import per_token
@@ -15,6 +14,8 @@ from deployments.fit.outcome import KV, STATE, WORK, Margin, Outcome, Pools
 from deployments.fit.recurrent import Slot, slot_of
 from deployments.fit.sglang_flags import Settings, processes, read_settings
 from deployments.fit.span import GIB, Span, whole
+from deployments.fit.speculative import kv_per_token
+from deployments.fit.weights import of_draft, per_card
 
 TABLE_ENTRY = 4
 """Bytes of one place of a request in the table of its tokens."""
@@ -25,7 +26,7 @@ def work_out(asked: Asked, model: Model) -> Outcome:
     check_cards(asked, processes(asked))
     settings = read_settings(asked, model)
     start = free_at_start(asked, settings.cards)
-    held = weights.per_card(
+    held = per_card(
         model, asked, cards=settings.cards, stages=settings.stages, attention_cards=settings.attention_cards
     )
     budget = _times(start, settings.fraction) - held
@@ -36,7 +37,7 @@ def work_out(asked: Asked, model: Model) -> Outcome:
         Row("Free on the fullest card", size(asked.free), f"of {size(asked.total)}", MEASURED),
         Row("Free when the weights begin to load", sizes(start), "less what CUDA and NCCL take", measured_or(start)),
         Row("Weights on each card", sizes(held), _split_words(model, settings), measured_or(held)),
-        Row("Fraction for weights and pools", f"{settings.fraction.likely:g}", "of what is free at the start", FLAGS),
+        _fraction_row(settings),
         Row("Left for the pools", sizes(budget), _budget_words(start, settings, held)),
         *split,
         Row("Left outside the fraction", sizes(reserve), f"{size(start.likely)} × {1 - settings.fraction.likely:.3f}"),
@@ -129,10 +130,10 @@ def _running(settings: Settings, held: float) -> int:
 def _needs(asked: Asked, model: Model, settings: Settings, pools: Pools) -> tuple[Span, tuple[Row, ...]]:
     """What must go into the memory outside the fraction."""
     speculation = settings.speculation
-    a_token = speculative.kv_per_token(speculation, asked, model, settings.precision, cards=settings.attention_cards)
+    a_token = kv_per_token(speculation, asked, model, settings.precision, cards=settings.attention_cards)
     draft = whole(pools.kv, pools.per_token) * a_token
     if speculation is not None and speculation.path:
-        draft = draft + weights.of_draft(asked.draft, cards=settings.cards)
+        draft = draft + of_draft(asked.draft, cards=settings.cards)
     running = pools.running or 0
     if pools.slots is not None:
         running = min(running, int(pools.slots.likely) // settings.slots_per_request)
@@ -162,10 +163,18 @@ def _short_of_work(settings: Settings) -> str:
     return f"The {share:.1%} outside the fraction must hold graphs, activations, drafts and the request table"
 
 
+def _fraction_row(settings: Settings) -> Row:
+    """Of what is free at the start, not of the whole card."""
+    who, source = (
+        ("as the flags say", FLAGS) if settings.fraction_given else ("chosen by SGLang for this card", FORMULA)
+    )
+    return Row("Fraction for weights and pools", f"{settings.fraction.likely:.3g}", f"of that; {who}", source)
+
+
 def _split_words(model: Model, settings: Settings) -> str:
     parts = settings.cards * settings.stages
     return f"{size(model.weights.likely)} of files ÷ {parts}" if parts > 1 else "the size of the files"
 
 
 def _budget_words(start: Span, settings: Settings, held: Span) -> str:
-    return f"{size(start.likely)} × {settings.fraction.likely:g} − {size(held.likely)}"
+    return f"{size(start.likely)} × {settings.fraction.likely:.3g} − {size(held.likely)}"

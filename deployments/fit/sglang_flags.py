@@ -41,6 +41,7 @@ class Settings:
     context: int
     precision: str
     fraction: Span
+    fraction_given: bool
     work: Span
     """Bytes that graphs and activations need on a card, besides drafts and tables."""
     speculation: Speculation | None
@@ -78,6 +79,7 @@ def read_settings(asked: Asked, model: Model) -> Settings:
         context=_context(flags, model),
         precision=_precision(flags, model),
         fraction=_fraction(flags, asked, model, cards, stages, replicas if shared else 1, speculation),
+        fraction_given=flags.has("--mem-fraction-static", "--mem-fraction"),
         work=work_memory(flags, asked, cards, stages),
         speculation=speculation,
         running=None if running is None else max(1, running // replicas),

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from deployments.fit import weights
 from deployments.fit.arguments import VLLM_UNITS, Arguments
 from deployments.fit.asked import Asked, check_cards
 from deployments.fit.explain import FILES, FLAGS, MEASURED, Row, measured_or, size, sizes, tokens
@@ -19,6 +18,7 @@ from deployments.fit.model import Model
 from deployments.fit.outcome import KV, START, Margin, Outcome, Pools
 from deployments.fit.recurrent import slot_of
 from deployments.fit.span import CannotTell, Span
+from deployments.fit.weights import per_card
 
 PRECISIONS = {
     "bfloat16": "bf16", "float16": "fp16", "fp8": "fp8", "fp8_e4m3": "fp8", "fp8_e5m2": "fp8", "fp8_inc": "fp8",
@@ -100,7 +100,7 @@ def work_out(asked: Asked, model: Model) -> Outcome:
     if settings.context is None:
         raise CannotTell("config.json does not say max_position_embeddings, and the flags give no --max-model-len.")
     wanted = settings.fraction * asked.total
-    held = weights.per_card(model, asked, cards=settings.cards, stages=settings.stages)
+    held = per_card(model, asked, cards=settings.cards, stages=settings.stages)
     peak = PEAK * asked.total
     kv = _kv(asked, settings, wanted - held - peak)
     pools = _pools(model, settings, kv)
