@@ -104,7 +104,7 @@ def _reason(verdict: Verdict, margin: Margin, outcome: Outcome) -> str:
         return f"Room for {requests(served)} requests of {context(outcome.context)}; the {what} limits them."
     left = margin.left
     if verdict is Verdict.DOES_NOT_FIT:
-        return f"{margin.short}: {size(-left.likely)} are missing on each card."
+        return f"{margin.short}: {size(-left.likely)} are missing."
     return f"{margin.short}: between {size(abs(left.low))} too little and {size(left.high)} more than enough."
 
 

@@ -51,7 +51,7 @@ def rank(asked: Asked) -> int:
     return ORDER.index(verdict_of(found)[0])
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(questions(), st.integers(1, 40 * GIB))
 def test_more_memory_never_fits_less(asked: Asked, more: int) -> None:
     """More of the same card is free."""
@@ -59,14 +59,14 @@ def test_more_memory_never_fits_less(asked: Asked, more: int) -> None:
     assert rank(replace(asked, cards=freer)) >= rank(asked)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(questions(), st.integers(1, 300_000), st.integers(1, 300_000))
 def test_more_context_never_fits_more(asked: Asked, one: int, other: int) -> None:
     shorter, longer = sorted((one, other))
     assert rank(with_context(asked, shorter)) >= rank(with_context(asked, longer))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.integers(1, 16), st.integers(1, 16), st.integers(0, 8), st.sampled_from(["bf16", "fp8", "fp4"]))
 def test_cards_beyond_the_kv_heads_never_reduce_kv(heads: int, cards: int, more: int, precision: str) -> None:
     known = model(hybrid(32, heads, 32))
@@ -77,7 +77,7 @@ def test_cards_beyond_the_kv_heads_never_reduce_kv(heads: int, cards: int, more:
     assert per_token(latent, precision, cards=cards) == per_token(latent, precision, cards=1)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(questions())
 def test_the_verdict_and_the_numbers_agree(asked: Asked) -> None:
     found = estimate(asked)
