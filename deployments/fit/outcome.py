@@ -82,6 +82,4 @@ class Outcome:
     context: int
     rows: tuple[Row, ...]
     notes: tuple[str, ...] = ()
-    automatic_context: bool = False
-    """The engine shortens the context to what fits."""
     weights: Span = field(default=NOTHING)

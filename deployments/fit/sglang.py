@@ -17,6 +17,7 @@ from deployments.fit.span import GIB, Span, whole
 from deployments.fit.speculative import kv_per_token
 from deployments.fit.weights import of_draft, per_card
 
+LAST_READ = (0, 5, 11)
 TABLE_ENTRY = 4
 """Bytes of one place of a request in the table of its tokens."""
 
@@ -43,7 +44,9 @@ def work_out(asked: Asked, model: Model) -> Outcome:
         Row("Left outside the fraction", sizes(reserve), f"{size(start.likely)} × {1 - settings.fraction.likely:.3f}"),
         *need_rows,
     )
-    return Outcome(pools, _margins(pools, settings, reserve - needs), settings.context, rows, weights=held)
+    return Outcome(
+        pools, _margins(pools, settings, reserve - needs), settings.context, rows, _notes(asked, model, settings), held
+    )
 
 
 def free_at_start(asked: Asked, cards: int) -> Span:
@@ -161,6 +164,19 @@ def _margins(pools: Pools, settings: Settings, work: Span) -> tuple[Margin, ...]
 def _short_of_work(settings: Settings) -> str:
     share = 1 - settings.fraction.likely
     return f"The {share:.1%} outside the fraction must hold graphs, activations, drafts and the request table"
+
+
+def _notes(asked: Asked, model: Model, settings: Settings) -> tuple[str, ...]:
+    found = []
+    if model.fp8_kv and settings.precision == "fp8" and settings.precision_auto:
+        scales = " It has no scales for that, so 1.0 is used." if model.kv_scales == 0 else ""
+        exact = "--kv-cache-dtype bf16 keeps it exact, for half the tokens."
+        found.append(f"The checkpoint itself switches the KV cache to FP8.{scales} {exact}")
+    if asked.release is None or asked.release > LAST_READ:
+        found.append(
+            "Worked out as SGLang 0.5.11 does it; the version on the host may split memory a little differently."
+        )
+    return tuple(found)
 
 
 def _fraction_row(settings: Settings) -> Row:

@@ -43,7 +43,8 @@ class Settings:
     pool: int | None
     drafts: int
     state_dtype: str
-    apart: bool
+    shortens: bool
+    """The engine itself chooses the longest context that one request can have."""
 
 
 def read_settings(asked: Asked, model: Model) -> Settings:
@@ -67,7 +68,7 @@ def read_settings(asked: Asked, model: Model) -> Settings:
         pool=flags.positive("--kv-cache-memory-bytes"),
         drafts=_drafts(flags),
         state_dtype="" if state == "auto" else state,
-        apart=flags.text("--max-model-len") == "-1",
+        shortens=flags.text("--max-model-len") == "-1",
     )
 
 
@@ -97,15 +98,14 @@ def work_out(asked: Asked, model: Model) -> Outcome:
     """Raises CannotTell, naming what is missing."""
     settings = read_settings(asked, model)
     check_cards(asked, settings.cards * settings.stages * settings.replicas)
-    if settings.context is None:
-        raise CannotTell("config.json does not say max_position_embeddings, and the flags give no --max-model-len.")
     wanted = settings.fraction * asked.total
     held = per_card(model, asked, cards=settings.cards, stages=settings.stages)
     peak = PEAK * asked.total
     kv = _kv(asked, settings, wanted - held - peak)
     pools = _pools(model, settings, kv)
-    count = pools.tokens(settings.context).likely
-    words = f"One request of {settings.context:,} tokens takes {size(pools.cost(settings.context))} of KV cache"
+    context = _context(settings, pools)
+    count = pools.tokens(context).likely
+    words = f"One request of {context:,} tokens takes {size(pools.cost(context))} of KV cache"
     rows = (
         Row("Free on the fullest card", size(asked.free), f"of {size(asked.total)}", MEASURED),
         Row("Asked for by the fraction", sizes(wanted), f"{settings.fraction.likely:g} of the whole card", FLAGS),
@@ -118,16 +118,25 @@ def work_out(asked: Asked, model: Model) -> Outcome:
         Row("Graphs and activations", sizes(peak), "what other starts took"),
         Row("KV cache on each card", sizes(kv), "what is left", measured_or(kv)),
         Row("KV cache of one token", f"{pools.per_token:,.0f} bytes", f"in {settings.precision}, on each card", FILES),
-        Row("Tokens of KV cache", tokens(count), f"in requests of {settings.context:,}"),
+        Row("Tokens of KV cache", tokens(count), f"in requests of {context:,}"),
     )
     short = "vLLM refuses to start when less is free than its fraction of the whole card"
     free = Span.exactly(asked.free) - wanted
-    margins = (Margin(START, free, short), Margin(KV, kv - Span.exactly(pools.cost(settings.context)), words))
+    margins = (Margin(START, free, short), Margin(KV, kv - Span.exactly(pools.cost(context)), words))
     notes = () if not model.fp8_kv or settings.precision == "fp8" else (FP8_NOTE,)
-    return Outcome(pools, margins, settings.context, rows, notes, settings.apart, held)
+    return Outcome(pools, margins, context, rows, notes, held)
 
 
 FP8_NOTE = "The checkpoint asks for a KV cache in FP8. Where vLLM follows it, twice as many tokens fit, less exactly."
+
+
+def _context(settings: Settings, pools: Pools) -> int:
+    """Tokens of the longest request: as asked, else the model's own, else what surely goes in."""
+    if settings.context is None:
+        raise CannotTell("config.json does not say max_position_embeddings, and the flags give no --max-model-len.")
+    if not settings.shortens or pools.kv.low >= pools.cost(settings.context):
+        return settings.context
+    return max(1, int((pools.kv.low - pools.cost(0)) // max(1.0, pools.cost(1) - pools.cost(0))))
 
 
 def _kv(asked: Asked, settings: Settings, left: Span) -> Span:

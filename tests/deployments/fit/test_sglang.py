@@ -12,6 +12,7 @@ from deployments.engines.registry import ENGINES
 from deployments.fit.asked import Asked, CardMemory, Measured
 from deployments.fit.changes import changes_that_fit
 from deployments.fit.estimate import Estimate, Verdict, estimate
+from deployments.fit.files import IndexFacts
 from deployments.fit.model import Model, read_model
 from deployments.fit.outcome import KV, RUNNING, STATE
 from deployments.fit.sglang_flags import read_settings
@@ -236,3 +237,36 @@ def test_attention_of_each_replica_stands_on_its_own_cards() -> None:
 def test_a_number_with_a_unit() -> None:
     found = estimate(asked("--context-length 32Ki", models.QWEN3_8B, 16e9, cards=1, total_mib=49140))
     assert found.outcome is not None and found.outcome.context == 32768
+
+
+def test_row_5_slots_that_the_flags_give() -> None:
+    """One GB10, FP8, 0.70 of it, 360 slots: 72 requests at once, five slots each."""
+    found = estimate(
+        asked(
+            "--mem-fraction-static 0.70 --max-mamba-cache-size 360 --mamba-scheduler-strategy extra_buffer "
+            "--kv-cache-dtype fp8_e4m3 --context-length 32768",
+            models.QWEN35_27B, 22 * GIB, cards=1, total_mib=122572, version="0.5.11",
+        )
+    )  # fmt: skip
+    assert pools_of(found).limits(32768)[STATE].likely == 72
+    assert (pools_of(found).slots.low, pools_of(found).slots.high) == (360, 360)
+
+
+def test_a_checkpoint_that_switches_to_fp8_is_noted() -> None:
+    found = asked("", models.QWEN3_8B, 16e9, cards=1, total_mib=49140, version="0.5.11")
+    side = {"quantization": {"kv_cache_quant_algo": "FP8"}}
+    switched = replace(found, model=replace(found.model, quantization=side))
+    assert "switches the KV cache to FP8" in estimate(switched).notes[0]
+    assert "no scales" not in estimate(switched).notes[0]
+    bare = replace(switched, model=replace(switched.model, index=IndexFacts(16 * 10**9, frozenset(), 0)))
+    assert "no scales" in estimate(bare).notes[0]
+    assert not estimate(found).notes
+    assert not estimate(replace(switched, argv=(*switched.argv, "--kv-cache-dtype", "bf16"))).notes
+    assert "0.5.11" in estimate(replace(found, version="0.5.23")).notes[0]
+
+
+def test_hybrid_models_with_drafts_in_0_5_9_have_no_radix_cache() -> None:
+    """One slot for each request, and no share by the ratio."""
+    old = estimate(replace(of_story_7(), version="0.5.9"))
+    assert old.outcome is not None and old.outcome.pools.slots == Span.exactly(48)
+    assert old.outcome.pools.slots_per_request == 1

@@ -78,6 +78,14 @@ def test_states_come_from_the_same_memory() -> None:
     assert drafts.outcome is not None and drafts.outcome.pools.fixed == 2 * pools.fixed
 
 
+def test_a_context_that_the_engine_chooses() -> None:
+    found = estimate(asked("--max-model-len -1 --gpu-memory-utilization 0.35", models.QWEN3_8B, 16e9))
+    assert found.verdict is Verdict.FITS and found.outcome is not None
+    assert 0 < found.outcome.context < 40960
+    plenty = estimate(asked("--max-model-len -1", models.QWEN3_8B, 16e9))
+    assert plenty.outcome is not None and plenty.outcome.context == 40960
+
+
 @pytest.mark.parametrize(
     ("flags", "says"),
     [
