@@ -60,10 +60,15 @@ class Asked:
         return tuple(int(part) for part in found[1].split(".")) if found else None
 
 
+def check_measured(asked: Asked) -> None:
+    """Raises CannotTell unless there are cards whose memory is known."""
+    if not asked.cards or asked.total <= 0 or asked.free < 0:
+        raise CannotTell("No card is chosen, or its memory was not measured.")
+
+
 def check_cards(asked: Asked, needed: int) -> None:
     """Raises CannotTell unless there is a card for each process that the flags ask for."""
-    if not asked.cards:
-        raise CannotTell("No card is chosen, or its memory was not measured.")
+    check_measured(asked)
     if len(asked.cards) != needed:
         have = f"{len(asked.cards)} card{'s' if len(asked.cards) != 1 else ''}"
         raise CannotTell(f"The flags ask for {needed} cards, and the deployment has {have}.")

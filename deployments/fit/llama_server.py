@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from deployments.fit.arguments import Arguments
-from deployments.fit.asked import Asked
+from deployments.fit.asked import Asked, check_measured
 from deployments.fit.explain import FILES, FLAGS, MEASURED, Row, size, sizes, tokens
 from deployments.fit.gguf_model import KV_WIDTHS, GgufModel, Layer, read_gguf_model
 from deployments.fit.outcome import Margin, Outcome, Pools
@@ -113,8 +113,7 @@ def _alone(flags: Arguments, asked: Asked) -> int | None:
 
 def work_out(asked: Asked) -> Outcome:
     """Raises CannotTell, naming what is missing."""
-    if not asked.cards:
-        raise CannotTell("No card is chosen, or its memory was not measured.")
+    check_measured(asked)
     if asked.model.gguf is None or isinstance(asked.model.gguf, Unknown):
         raise CannotTell(asked.model.gguf.reason if asked.model.gguf else "The model is no GGUF file.")
     model = read_gguf_model(asked.model.gguf)

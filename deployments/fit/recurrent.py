@@ -48,4 +48,6 @@ def slot_of(linear: LinearAttention, *, cards: int, dtype: str = "", stages: int
     layers = -(-linear.layers // stages)
     column = conv_dim // cards * CONV_WIDTH * layers
     ssm = linear.value_heads // cards * linear.value_dim * linear.key_dim * STATE_WIDTHS[kind] * layers
+    if not column * (linear.kernel - 1) + ssm > 0:
+        raise CannotTell("config.json describes linear attention that keeps nothing.")
     return Slot(column * (linear.kernel - 1), ssm, column)

@@ -201,7 +201,7 @@ def _automatic(
     if speculation is not None and speculation.algorithm != "NGRAM":
         newer = 4096 if version >= NEWER else 2048
         reserved += 6144 if speculation.algorithm == "STANDALONE" else newer
-    fraction = round((total - reserved) / total, 3)
+    fraction = max(0.0, round((total - reserved) / total, 3))
     return fraction * _vision_factor(model) if model.multimodal and not flags.has("--language-only") else fraction
 
 

@@ -12,6 +12,7 @@ import pytest
 from deployments.fit.kv_cache import of_layers, per_token
 from deployments.fit.model import Attention, read_model
 from deployments.fit.recurrent import slot_of
+from deployments.fit.span import CannotTell
 from hosts.probe.frames import Unknown
 from tests.deployments.fit import models
 from tests.deployments.fit.models import GIB, hybrid, model
@@ -133,17 +134,26 @@ def test_an_odd_field_is_named(value: object) -> None:
         {**models.QWEN3_8B, "layer_types": ["moon_attention"] * 36},
         {**models.QWEN3_8B, "layer_types": ["full_attention"]},
         {**models.QWEN3_8B, "is_encoder_decoder": True},
-        hybrid(32, 4, 32, mamba_ssm_dtype="float8")["text_config"],
     ],
 )
 def test_what_is_not_understood_is_unknown(config: dict[str, Any]) -> None:
     read = read_model(models.files(config, GIB))
-    if not isinstance(read, Unknown):
-        assert read.linear is not None
-        with pytest.raises(Exception, match="float8"):
-            slot_of(read.linear, cards=1)
-        return
-    assert read.reason.endswith(".")
+    assert isinstance(read, Unknown) and read.reason.endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("cards", "more", "says"),
+    [
+        (1, {"mamba_ssm_dtype": "float8"}, "float8"),
+        (64, {}, "cannot be split over 64 cards"),
+        (1, {"linear_num_value_heads": 0, "linear_num_key_heads": 0}, "keeps nothing"),
+    ],
+)
+def test_a_state_that_cannot_be_told(cards: int, more: dict[str, Any], says: str) -> None:
+    linear = model(hybrid(32, 4, 32, **more)).linear
+    assert linear is not None
+    with pytest.raises(CannotTell, match=says):
+        slot_of(linear, cards=cards)
 
 
 @pytest.mark.parametrize(

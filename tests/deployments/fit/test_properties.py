@@ -10,10 +10,12 @@ from hypothesis import strategies as st
 
 from deployments.engines.registry import ENGINES
 from deployments.fit.asked import Asked, CardMemory
+from deployments.fit.changes import changes_that_fit
 from deployments.fit.estimate import Verdict, estimate, verdict_of, work_out
 from deployments.fit.kv_cache import per_token
 from deployments.fit.outcome import Outcome
 from tests.deployments.fit import models
+from tests.deployments.fit.gguf_bytes import llama
 from tests.deployments.fit.models import GIB, files, hybrid, model
 
 ORDER = [Verdict.DOES_NOT_FIT, Verdict.TOO_CLOSE, Verdict.FITS]
@@ -88,3 +90,37 @@ def test_the_verdict_and_the_numbers_agree(asked: Asked) -> None:
     if found.verdict is Verdict.FITS:
         assert pools.requests(context) >= 1
     assert found.reason
+
+
+ODD = st.sampled_from([None, True, 0, 1, 3, 1 << 39, 1 << 60, -1, 0.5, float("nan"), "8", "", [], {}, [1], {"a": 1}])
+FIELDS = [*hybrid(4, 4, 32)["text_config"], "kv_lora_rank", "qk_rope_head_dim", "layer_types", "sliding_window",
+          "rope_scaling", "quantization_config", "text_config", "vision_config", "num_experts"]  # fmt: skip
+FLAGS = [
+    "--tp-size", "--pp-size", "--dp-size", "--enable-dp-attention", "--mem-fraction-static", "--context-length",
+    "--kv-cache-dtype", "--max-running-requests", "--mamba-full-memory-ratio", "--max-mamba-cache-size",
+    "--page-size", "--max-total-tokens", "--chunked-prefill-size", "--disable-radix-cache", "--mamba-ssm-dtype",
+    "--speculative-algorithm", "--speculative-num-steps", "--max-model-len", "--gpu-memory-utilization",
+    "--speculative-config", "--max-num-seqs", "-c", "-ngl", "-np", "-ts", "-ctk", "-ub", "-sm", "-ncmoe",
+]  # fmt: skip
+WORDS = st.sampled_from(["0", "1", "2", "-1", "0.9", "1e9", "nan", "inf", "auto", "fp8", "bfloat16", "NEXTN", "8,1",
+                         "x", "", "none", "999999999999", "4k", "{}"])  # fmt: skip
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.sampled_from(list(ENGINES)),
+    st.dictionaries(st.sampled_from(FIELDS), ODD, max_size=4),
+    st.lists(st.tuples(st.sampled_from(FLAGS), WORDS), max_size=4),
+    st.lists(st.builds(CardMemory, st.integers(0, 1 << 40), st.integers(0, 1 << 40)), max_size=2),
+    st.booleans(),
+)
+def test_whatever_is_asked_there_is_an_answer(
+    engine: str, odd: dict[str, Any], flags: list[tuple[str, str]], cards: list[CardMemory], inner: bool
+) -> None:
+    config: dict[str, Any] = hybrid(32, 4, 32)
+    (config["text_config"] if inner else config).update(odd)
+    read = replace(files(config, 10**9), gguf=(llama(2),))
+    found = estimate(Asked(ENGINES[engine], tuple(word for pair in flags for word in pair), read, tuple(cards)))
+    assert found.reason and (found.outcome is None) == (found.verdict is Verdict.UNKNOWN)
+    changes_that_fit(Asked(ENGINES[engine], tuple(word for pair in flags for word in pair), read, tuple(cards)))
+    assert all(row.value for row in found.requests_of(4096))

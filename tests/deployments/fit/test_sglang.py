@@ -174,6 +174,16 @@ def test_what_cannot_be_told_is_named(flags: str, says: str) -> None:
     assert (found.rows, found.limiting, found.requests_of(4096)) == ((), "", ())
 
 
+def test_cards_without_a_measurement() -> None:
+    for cards in ((), (CardMemory(0, 0),), (CardMemory(GIB, -1),)):
+        found = estimate(replace(asked("", models.QWEN3_8B, 16e9, cards=1, total_mib=24564), cards=cards))
+        assert found.verdict is Verdict.UNKNOWN and "not measured" in found.reason
+
+
+def test_a_card_too_small_for_what_the_engine_reserves() -> None:
+    assert estimate(asked("", models.QWEN3_8B, 16e9, cards=1, total_mib=2048)).verdict is Verdict.DOES_NOT_FIT
+
+
 def test_another_engine_is_unknown() -> None:
     found = estimate(replace(asked("", models.QWEN3_8B, 16e9, cards=1, total_mib=24564), engine=ENGINES["custom"]))
     assert found.verdict is Verdict.UNKNOWN
