@@ -45,11 +45,3 @@ def per_token(model: Model, precision: str, *, cards: int, stages: int = 1, swa_
     if not full + sliding:
         raise CannotTell("The model has no attention layer that keeps anything for each token.")
     return full + sliding
-
-
-def of_request(model: Model, precision: str, context: int, *, cards: int, stages: int = 1) -> float:
-    """Bytes of one request of ``context`` tokens where sliding layers keep no more than their window (vLLM)."""
-    width = WIDTHS[precision]
-    seen = min(context, model.window or context)
-    full = of_layers(model.full, width=width, cards=cards, stages=stages) * context
-    return full + of_layers(model.sliding, width=width, cards=cards, stages=stages) * seen

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from deployments.fit.files import IndexFacts
 from deployments.fit.kv_cache import of_layers, per_token
 from deployments.fit.model import Attention, read_model
 from deployments.fit.recurrent import slot_of
@@ -181,3 +182,18 @@ def test_the_checkpoint_may_ask_for_fp8(side: object, config: dict[str, Any], as
 )
 def test_the_context_that_the_model_has(scaling: object, context: int) -> None:
     assert model({**models.QWEN3_8B, "rope_scaling": scaling}).context == context
+
+
+def test_weights_of_an_incomplete_folder_are_those_of_the_index() -> None:
+    """The missing file is named elsewhere; what the server will need does not depend on it."""
+    index = IndexFacts(30 * GIB, frozenset({"a.safetensors", "b.safetensors"}))
+    half = models.files(models.QWEN3_8B, 0, index=index, sizes={"a.safetensors": 15 * GIB, "other.safetensors": GIB})
+    assert half.missing == ("b.safetensors",)
+    read = read_model(half)
+    assert not isinstance(read, Unknown) and read.weights.likely == 30 * GIB
+
+
+def test_files_that_the_index_does_not_name_do_not_count() -> None:
+    index = IndexFacts(None, frozenset({"a.safetensors"}))
+    read = read_model(models.files(models.QWEN3_8B, 0, index=index, sizes={"a.safetensors": 7, "copy.safetensors": 9}))
+    assert not isinstance(read, Unknown) and read.weights.likely == 7

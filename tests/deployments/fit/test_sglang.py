@@ -280,3 +280,15 @@ def test_hybrid_models_with_drafts_in_0_5_9_have_no_radix_cache() -> None:
     old = estimate(replace(of_story_7(), version="0.5.9"))
     assert old.outcome is not None and old.outcome.pools.slots == Span.exactly(48)
     assert old.outcome.pools.slots_per_request == 1
+
+
+def test_what_stays_outside_the_fraction_must_hold_the_rest() -> None:
+    """Graphs, the request table and the draft's cache: 1 % of the card is too little, whatever the pools have."""
+    greedy = asked(
+        "--mem-fraction-static 0.99 --speculative-algorithm NEXTN --speculative-num-draft-tokens 4",
+        models.QWEN35_9B, 19e9, cards=1, total_mib=81559, version="0.5.11",
+    )  # fmt: skip
+    found = estimate(greedy)
+    assert found.verdict is Verdict.DOES_NOT_FIT and found.reason.startswith("The 1.0% outside the fraction")
+    change = changes_that_fit(greedy)[0]
+    assert change.flags[0] == "--mem-fraction-static" and float(change.flags[1]) < 0.97
