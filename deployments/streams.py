@@ -15,7 +15,7 @@ from django.utils import timezone
 from controlpanel.access import Action, may
 from controlpanel.live.protocol import LARGEST_BATCH, MOST_ITEMS, Cursor
 from controlpanel.live.streams import Batch, register
-from deployments.models import Deployment, Job, JobReading, LogChunk
+from deployments.models import Deployment, FlagCatalogue, Job, JobReading, LogChunk
 from hosts.models import Gpu, Host, HostTest
 
 STALE_AFTER = timedelta(seconds=5)
@@ -174,6 +174,16 @@ class HostTestStream(_Looks):
         return Batch(cursor=cursor) if version == cursor else Batch([{"version": version}], version)
 
 
+class FlagsStream(_Looks):
+    """``flags:ID``: one item when a reading of an engine's flags has ended."""
+
+    def read(self, key: str, cursor: Cursor, user: User) -> Batch:
+        """The version is the moment of the end; there is nothing to tell while it lasts."""
+        ended = FlagCatalogue.objects.filter(pk=_number(key)).values_list("finished_at", flat=True).first()
+        version = str(ended.timestamp()) if ended is not None else ""
+        return Batch(cursor=cursor) if version in (cursor, "") else Batch([{"ended": version}], version)
+
+
 def _number(key: str) -> int:
     return int(key) if key.isdecimal() and len(key) < 19 else -1
 
@@ -187,5 +197,6 @@ def register_streams() -> None:
         ("gpus", GpusStream()),
         ("overview", OverviewStream()),
         ("hosttest", HostTestStream()),
+        ("flags", FlagsStream()),
     ):
         register(prefix, reader)

@@ -24,6 +24,19 @@ def ring(job_id: int) -> None:
     doorbell.ring(advance, job_id)
 
 
+@app.task(name="deployments.read_flags", queue="probes")
+def read_flags(row_id: int) -> None:
+    """Read the flags of an engine on a host."""
+    from deployments.catalogue import store
+
+    store.run_reading(row_id)
+
+
+def ring_flags(row_id: int) -> None:
+    """Ring for a reading: returns at once and never fails. One that is not begun can be asked for again."""
+    doorbell.ring(read_flags, row_id)
+
+
 @worker_ready.connect
 def sweep_too(**_: Any) -> None:
     """Every worker sweeps as well: with the monitor down, lost doorbells are still found."""

@@ -91,6 +91,11 @@ class Catalogue:
         return tuple(flag for flag in self.flags if flag.is_positional)
 
     @property
+    def count(self) -> int:
+        """How many flags it has, whatever the number of their spellings."""
+        return len(self.flags) - len(self.positionals)
+
+    @property
     def is_sure(self) -> bool:
         """What is not in it does not exist."""
         return self.source == "source" and not self.gaps

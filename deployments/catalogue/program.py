@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 PYTHON = re.compile(r"python[\d.]*")
 ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.S)
@@ -50,6 +52,22 @@ class Program:
         more = "".join(f" {name}={value}" for name, value in self.surroundings)
         words = " ".join(word for word in (self.word, *self.options, self.form) if word)
         return f"{words}{place}{more}"
+
+    @property
+    def digest(self) -> str:
+        """The key in a fixed length."""
+        return hashlib.sha256(self.key.encode()).hexdigest()
+
+    def plain(self) -> dict[str, Any]:
+        """As it is stored, without the command's own words."""
+        return asdict(self) | {"args": ()}
+
+
+def program_from(plain: Mapping[str, Any]) -> Program:
+    """The program that was stored."""
+    surroundings = tuple((name, value) for name, value in plain["surroundings"])
+    tuples = {"args": (), "help": tuple(plain["help"]), "options": tuple(plain["options"])}
+    return Program(**{**plain, **tuples, "surroundings": surroundings})
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from deployments.catalogue.model import clean
 from deployments.catalogue.program import Program
 
 HERE = Path(__file__).parent
@@ -84,7 +85,7 @@ def read_answer(script: ReadScript, stdout: bytes) -> Told:
         return Told(reason="The host's answer was cut.")
     for line in text.splitlines():
         if line.startswith(f"{mark}none "):
-            return Told(reason=line.removeprefix(f"{mark}none ")[:300])
+            return Told(reason=clean(line.removeprefix(f"{mark}none "), 300))
         if line.startswith(f"{mark}help"):
             return Told(help=text.partition(line)[2].rpartition(f"{mark}end")[0])
         if line.startswith(f"{mark}{{"):

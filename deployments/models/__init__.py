@@ -1,6 +1,7 @@
 """What the panel remembers: recipes, services, starts of servers, and the jobs that change them."""
 
 from deployments.models.deployment import Deployment, Placement
+from deployments.models.flags import FlagCatalogue
 from deployments.models.job import CardClaim, Check, Effect, Gate, Job, JobStep, PortClaim
 from deployments.models.launch import Launch
 from deployments.models.log import JobReading, LogChunk
@@ -12,6 +13,7 @@ __all__ = [
     "Check",
     "Deployment",
     "Effect",
+    "FlagCatalogue",
     "Gate",
     "Job",
     "JobReading",

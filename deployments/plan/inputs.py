@@ -10,6 +10,7 @@ from typing import Any
 from deployments.engines.base import Engine
 from deployments.flags import settings_of
 from deployments.plan.cards import Card
+from deployments.plan.flagcheck import NOT_CHECKED, FlagCheck
 from deployments.plan.manager_answers import NOTHING_TOLD, Told
 from deployments.plan.serving import KnownLaunch
 from deployments.plan.sharing import Rules
@@ -73,6 +74,8 @@ class PlanInput:
     """Why the panel cannot open them, and what to do."""
     engine_version: str | Unknown | None = None
     """The one that is installed; None: nobody asked, for any is good."""
+    flags: FlagCheck = NOT_CHECKED
+    """What the engine on the host makes of the flags of what is to be launched."""
     adopt: bool = True
     """May an engine on the port be this deployment's, though it was not launched by us?"""
 

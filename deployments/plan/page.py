@@ -7,9 +7,11 @@ from collections.abc import Collection
 from datetime import timedelta
 from typing import Any
 
+from deployments.catalogue.finding import ERROR
 from deployments.decisions.usable import CardUsable, Usability
 from deployments.decisions.verify import CardSeen, HolderSeen
 from deployments.plan.cards import memory_of, names_of_files
+from deployments.plan.flagcheck import FlagCheck
 from deployments.plan.inputs import HOME, LEAST_DISK_MIB, PlanInput
 from deployments.plan.manager import Manager
 from deployments.plan.serving import Serving
@@ -32,6 +34,7 @@ def place(asked: PlanInput, facts: HostFacts, manager: Manager | None) -> dict[s
             _row("Host", asked.host, detail=f"calls itself {name}" if name else ""),
             _row("Port", str(asked.port)),
             _row("Engine", asked.engine.label),
+            *_flags(asked.flags),
             *([_row("Looked after by", str(manager), detail=_habits(manager))] if manager is not None else []),
         ],
     }
@@ -42,6 +45,16 @@ def launched(asked: PlanInput) -> dict[str, Any] | None:
     if asked.new is None:
         return None
     return {"command": asked.new.command, "revision": asked.new.name, "given": sorted(asked.secrets)}
+
+
+def _flags(checked: FlagCheck) -> list[dict[str, str]]:
+    """Whether the flags were checked, and against what; nothing where there is nothing to check."""
+    if checked.catalogue is None:
+        return [_row("Flags", "not checked", "unknown", checked.reason)] if checked.reason else []
+    wrong = [finding for finding in checked.grave if finding.level == ERROR]
+    value = f"{len(wrong)} wrong" if wrong else "look at the warnings" if checked.grave else "known"
+    status = "not ok" if wrong else "info" if checked.grave else "ok"
+    return [_row("Flags", value, status, f"checked against {checked.against}")]
 
 
 def _habits(manager: Manager) -> str:

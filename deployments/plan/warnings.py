@@ -11,6 +11,7 @@ from deployments.decisions.usable import CardUsable, Usability, not_usable
 from deployments.decisions.verify import CardSeen
 from deployments.engines.versions import is_among
 from deployments.plan.cards import CARDS_VARIABLE, Held, cards_named, memory_on
+from deployments.plan.flagcheck import warnings_of_flags
 from deployments.plan.inputs import HOME, LEAST_DISK_MIB, PlanInput, Recipe
 from deployments.plan.manager import scheduler_of
 from deployments.plan.passing import why_not_passed
@@ -39,6 +40,7 @@ def warnings_of(
         *_unusable(asked, usable),
         *_blocking(asked, serving, _to_be_measured(cards, usable)),
         *managed,
+        *(warnings_of_flags(asked.flags, launch=asked.new.name) if asked.new is not None else ()),
         *_scheduled(asked),
         *_may_change(asked),
         *_split(asked),

@@ -5,6 +5,7 @@ Each is one transaction that changes the rows and writes the audit entry; worker
 
 from controlpanel.refusal import Refused
 from deployments.services.deployments import create_deployment, mark_proven, update_deployment
+from deployments.services.flags import request_flags
 from deployments.services.jobs import answer_gate, cancel_job, request_job, why_not_answer
 from deployments.services.profiles import add_revision, check_import, clone_profile, create_profile, import_profile
 from deployments.services.secrets import remove_secret, set_secret
@@ -21,6 +22,7 @@ __all__ = [
     "import_profile",
     "mark_proven",
     "remove_secret",
+    "request_flags",
     "request_job",
     "set_secret",
     "update_deployment",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -81,6 +82,8 @@ class FakeHost:
     """What manager.sh says, by kind of manager."""
     version: list[str] = field(default_factory=list)
     """What version.sh says."""
+    flags: dict[str, Any] | None = None
+    """What the reader of an engine's flags answers."""
     fence: int = 0
     locked_by: str = ""
     told_of_locks: list[str] = field(default_factory=list)
@@ -96,6 +99,7 @@ class FakeHost:
         self.transport = FakeTransport()
         self.transport.on(lambda call: not is_probe(call), reply=self._script)
         self.transport.on(is_probe, reply=self._probe)
+        self.transport.on(lambda call: b"read_flags()" in call.stdin, reply=self._flags)
         self.pages |= {
             "/v1/completions": (200, COMPLETION),
             "/server_info": (200, b'{"kv_cache_dtype": "fp8", "tp": 2}'),
@@ -156,6 +160,15 @@ class FakeHost:
             return Reply(stdout="".join(f"{mark}{line}\n" for line in [*lines, "end"]).encode())
 
         return self._happens(name, work)
+
+    def _flags(self, call: Call) -> Reply:
+        """What the reader of an engine's flags says; by default that the engine is not there."""
+        values = dict(word.partition("=")[::2] for word in shlex.split(call.stdin.decode().partition("\n#")[0]))
+        answer = self.flags if self.flags is not None else {"interpreter": values["PROGRAM"]}
+        if answer.get("stamp") and answer["stamp"] == values["KNOWN"]:
+            answer = {**answer, "same": True, "arguments": None}
+        mark = f"@{values['TOKEN']}"
+        return Reply(stdout=f"{mark} {json.dumps(answer)}\n{mark} end\n".encode())
 
     def _fenced(self, values: dict[str, str]) -> list[str] | None:
         if int(values["FENCE"]) < self.fence:
