@@ -1,7 +1,7 @@
 from django.urls import path
 
 from deployments.lifecycle import JobKind
-from deployments.views import deployments, history, job, jobplan, overview, profile_files, profiles, secrets
+from deployments.views import deployments, flagcheck, history, job, jobplan, overview, profile_files, profiles, secrets
 
 app_name = "deployments"
 
@@ -16,6 +16,7 @@ urlpatterns = [
     path("profiles/<int:pk>/clone/", profile_files.clone, name="profile_clone"),
     path("profiles/<int:pk>/profile.yaml", profile_files.export, name="profile_export"),
     path("profiles/<int:pk>/compare/", profiles.compare, name="compare"),
+    path("flags/<int:pk>.json", flagcheck.flags, name="flags"),
     path("deployments/", deployments.deployments, name="deployments"),
     path("deployments/new/", deployments.new, name="deployment_new"),
     path("deployments/<int:pk>/", deployments.deployment, name="deployment"),

@@ -58,6 +58,11 @@ LOOKS: dict[str, dict[str, Look]] = {
         "unknown": Look("Could not measure", "help-circle", WARN),
         "info": Look("For information", "info-circle", OFF),
     },
+    "finding": {
+        "error": Look("Wrong", "alert-octagon", BAD),
+        "warn": Look("Look at this", "alert-triangle", WARN),
+        "note": Look("Good to know", "info-circle", OFF),
+    },
     "reach": {
         "unknown": Look("Not tested yet", "help-circle", WARN),
         "reachable": Look("Reachable", "circle-check", GOOD),

@@ -77,8 +77,12 @@ class NoProgram:
     reason: str
 
 
-def program_of(engine: str, argv: Sequence[str], *, env: Mapping[str, str], workdir: str) -> Program | NoProgram:
-    """The engine's program in a command, as it is launched with ``env`` in ``workdir``."""
+def program_of(
+    engine: str, argv: Sequence[str], *, env: Mapping[str, str], workdir: str, container: object = None
+) -> Program | NoProgram:
+    """The engine's program in a command, as it is launched with ``env`` in ``workdir``; ``container``: around it."""
+    if container:
+        return NoProgram("The engine is inside a container image, whose files cannot be read from here.")
     if engine not in (*MODULES, "llama_server"):
         return NoProgram("Flags are known of SGLang, vLLM and llama-server only.")
     for position, word in enumerate(argv):

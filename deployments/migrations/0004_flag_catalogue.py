@@ -7,7 +7,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('deployments', '0003_shared_cards'),
+        ('deployments', '0005_revision_container'),
         ('hosts', '0002_gpu_display'),
     ]
 

@@ -18,6 +18,8 @@ from deployments.engines.registry import ENGINES
 from deployments.flags import around, flags_of, side_by_side
 from deployments.forms import ProfileForm, RevisionForm
 from deployments.models import Deployment, Launch, Profile, Revision
+from deployments.views.flagcheck import context as check_context
+from deployments.views.flagcheck import only_of_the_command, usual_host, wants_check
 
 
 @require_GET
@@ -40,8 +42,8 @@ def profiles(request: HttpRequest) -> HttpResponse:
 def new(request: HttpRequest) -> HttpResponse:
     """The form of a new profile."""
     form = ProfileForm(request.POST or None)
-    context = {"form": form}
-    if request.method == "GET":
+    context = _with_check(request, form, {"form": form})
+    if request.method == "GET" or wants_check(request.POST):
         return render(request, "deployments/profile_form.html", context)
     if not form.is_valid():
         return render(request, "deployments/profile_form.html", context, status=422)
@@ -64,7 +66,8 @@ def revise(request: HttpRequest, pk: int) -> HttpResponse:
     deployment = _to_plan(profile, request.GET.get("plan"))
     form = RevisionForm(request.POST or None, engine=profile.engine, initial=RevisionForm.from_revision(base))
     context = {"form": form, "profile": profile, "base": base, "deployment": deployment}
-    if request.method == "GET":
+    context = _with_check(request, form, context)
+    if request.method == "GET" or wants_check(request.POST):
         return render(request, "deployments/profile_form.html", context)
     if not form.is_valid():
         return render(request, "deployments/profile_form.html", context, status=422)
@@ -84,6 +87,17 @@ def _tell(request: HttpRequest, form: RevisionForm) -> None:
     """Say what was taken another way than it was written."""
     for remark in form.remarks:
         messages.info(request, remark)
+
+
+def _with_check(request: HttpRequest, form: RevisionForm, context: dict[str, Any]) -> dict[str, Any]:
+    """The form's page with the check of its command line beside it."""
+    profile, deployment = context.get("profile"), context.get("deployment")
+    if request.method == "POST" and wants_check(request.POST):
+        only_of_the_command(form)
+    engine = profile.engine if profile is not None else str(form["engine"].value() or "")
+    label = ENGINES[engine].label if engine in ENGINES else engine
+    found = check_context(request, form, engine=engine, usual=usual_host(profile, deployment))
+    return context | found | {"engine_label": label}
 
 
 def _says_the_same(launch: dict[str, Any], base: Revision) -> bool:

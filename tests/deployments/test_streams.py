@@ -38,7 +38,7 @@ def read_all(stream: str, user: User) -> list[dict[str, Any]]:
     return items
 
 
-@pytest.mark.parametrize("stream", ["job:1", "joblog:1", "readings:1", "gpus", "overview", "hosttest:1"])
+@pytest.mark.parametrize("stream", ["job:1", "joblog:1", "readings:1", "gpus", "overview", "hosttest:1", "flags:1"])
 def test_only_who_may_look_may_follow(viewer: User, stranger: User, stream: str) -> None:
     reader, key = find(stream)
     assert reader is not None
@@ -46,7 +46,7 @@ def test_only_who_may_look_may_follow(viewer: User, stranger: User, stream: str)
 
 
 @pytest.mark.parametrize(
-    "stream", ["job:9", "joblog:9", "readings:9", "hosttest:9", "job:x", "joblog:", f"job:{'9' * 40}"]
+    "stream", ["job:9", "joblog:9", "readings:9", "hosttest:9", "flags:9", "job:x", "joblog:", f"job:{'9' * 40}"]
 )
 def test_what_is_not_there_has_nothing_to_say(viewer: User, stream: str) -> None:
     assert read(stream, None, viewer).items == []
