@@ -70,7 +70,7 @@ def make_profile(
     page.get_by_label("Name", exact=True).fill(name)
     page.get_by_label("Engine").select_option(engine)
     page.get_by_label("Command line").fill(command)
-    main(page).locator("button[type=submit]").click()
+    page.get_by_role("button", name="Create the profile").click()
     page.wait_for_url(re.compile(r"/profiles/\d+/$"))
 
 
