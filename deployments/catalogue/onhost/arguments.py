@@ -52,8 +52,9 @@ class ArgumentReader(Evaluator):
     def _bind(self, function: FuncRef, args: list[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
         spec = function.node.args
         names = [one.arg for one in (*spec.posonlyargs, *spec.args)]
-        static = any(ast.unparse(one) == "staticmethod" for one in function.node.decorator_list)
-        if function.owner is not None and not static:
+        decorators = [ast.unparse(one) for one in function.node.decorator_list]
+        # A plain function that is taken from its class is given what it is called with, and nothing more.
+        if "classmethod" in decorators or names[:1] == ["self"]:
             args.insert(0, function.bound)
         scope = Scope(function.module)
         bound = {
