@@ -49,7 +49,7 @@ def warnings_of_flags(checked: FlagCheck, *, launch: str) -> list[dict[str, obje
         {
             "text": finding.text,
             "why": why if finding.stops else perhaps,
-            "todo": f"{finding.todo} That makes a new revision of the profile.".strip(),
+            "todo": f"Edit the flags, which makes a new revision. {finding.todo}".strip(),
             "blocks": finding.stops,
         }
         for finding in checked.grave
