@@ -95,7 +95,9 @@ def check_flags(ctx: StepContext, revision: Revision | None) -> FlagCheck:
     """
     if revision is None or ctx.job.kind == JobKind.STOP or ctx.job.touched:
         return NOT_CHECKED
-    program = program_of(ctx.engine.key, revision.argv, env=revision.env, workdir=revision.workdir)
+    program = program_of(
+        ctx.engine.key, revision.argv, env=revision.env, workdir=revision.workdir, container=revision.container
+    )
     if isinstance(program, NoProgram):
         return NOT_CHECKED if ctx.engine.key == CUSTOM.key else FlagCheck(reason=program.reason)
     before = store.known(ctx.host, program)

@@ -13,7 +13,7 @@ from tests.deployments.catalogue.samples import SGLANG
 from tests.deployments.support import Story
 from tests.factories import ARGV
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.jobs]
 KNOWN = ("--model-path", "--tp-size", "--mem-fraction-static", "--context-length", "--kv-cache-dtype")
 FLAGS = [flag.plain() for flag in SGLANG.flags] + [{"names": ["--port"], "type": "int"}]
 ANSWER: dict[str, Any] = {

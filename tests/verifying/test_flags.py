@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 
 from deployments import services
@@ -14,57 +11,18 @@ from deployments.lifecycle import JobState
 from deployments.models import FlagCatalogue
 from hosts import links
 from lab.fleet import Fleet
+from tests.support.installed import VENV, install
 from tests.support.story import HASTE, Place, Story, one_server, sglang, told
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(240)]
-VENV = "/srv/venv"
-BASE = Path(sys.base_prefix) / "bin/python3"
-SOURCE = """
-import argparse
-import torch
-from typing import Optional
-
-KV_CHOICES = ["auto", "bf16"]
-
-
-class ServerArgs:
-    model_path: str
-    port: int = 30000
-
-    @staticmethod
-    def add_cli_args(parser: argparse.ArgumentParser):
-        parser.add_argument("--model-path", "--model", type=str, required=True)
-        parser.add_argument("--tp-size", type=int, default=1)
-        parser.add_argument("--host", type=str)
-        parser.add_argument("--port", type=int, default=ServerArgs.port)
-        parser.add_argument("--context-length", type=int)
-        parser.add_argument("--mem-fraction-static", type=float)
-        parser.add_argument("--enable-metrics", action="store_true")
-        parser.add_argument("--kv-cache-dtype", choices=KV_CHOICES)
-"""
 
 
 @pytest.fixture(params=["ssh", "pct"])
 def place(request: pytest.FixtureRequest, story: Story, fleet: Fleet) -> Place:
     """A machine with an engine of its own in /srv/venv, whose source would need torch if anybody imported it."""
     found = story.add_host(fleet.host("gpu1")) if request.param == "ssh" else story.add_container(fleet.container(129))
-    venv = found.machine.seen(VENV)
-    packages = venv / f"lib/python{sys.version_info.major}.{sys.version_info.minor}/site-packages"
-    files = {
-        venv / "pyvenv.cfg": f"home = {BASE.parent}\ninclude-system-site-packages = false\n",
-        venv / "bin/sglang": f"#!{VENV}/bin/python3\nimport sys\nfrom sglang.cli.main import main\n",
-        packages / "sglang/__init__.py": "raise ImportError('nobody imports this')\n",
-        packages / "sglang/srt/server_args.py": SOURCE,
-        packages / "sglang/cli/serve.py": "def _normalize_positional_model_path(argv): ...\n",
-        packages / "sglang-0.5.18.dist-info/METADATA": "Metadata-Version: 2.1\nName: sglang\nVersion: 0.5.18\n",
-    }
-    for path, text in files.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    (venv / "bin/sglang").chmod(0o755)
-    (venv / "bin/python3").unlink(missing_ok=True)
-    (venv / "bin/python3").symlink_to(BASE)
+    install(found.machine)
     return found
 
 

@@ -1,0 +1,84 @@
+"""A command line is checked, completed and explained while it is written; without JavaScript it is checked too."""
+
+import re
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from lab.fleet import Fleet
+from lab.host import Host
+from tests.e2e import steps
+from tests.e2e.conftest import RunningPanel
+from tests.support.installed import VENV, install
+
+pytestmark = [pytest.mark.lab, pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(300)]
+COMMAND = f"{VENV}/bin/python3 -m sglang.launch_server --model-path /models/qwen-27b --kv-cache-dtype fp8"
+
+
+@pytest.fixture(scope="module")
+def gpu1(page: Page, fleet: Fleet) -> Host:
+    machine = fleet.host("gpu1")
+    install(machine)
+    page.goto("/hosts/")
+    if not page.get_by_role("link", name="gpu1", exact=True).count():
+        steps.add_ssh_host(page, machine)
+    return machine
+
+
+def check(page: Page, command: str) -> None:
+    page.goto("/profiles/new/")
+    page.get_by_label("Command line").fill(command)
+    page.get_by_label("Check the flags against").select_option(label="gpu1")
+    page.get_by_role("button", name="Check", exact=True).click()
+
+
+def test_the_form_checks_itself_once_the_flags_are_read(page: Page, gpu1: Host) -> None:
+    check(page, COMMAND)
+    findings = page.locator("#flags")
+    expect(findings).to_contain_text(f"SGLang 0.5.18 of {VENV}/bin/python3 on gpu1: 8 flags", timeout=60_000)
+    expect(findings).to_contain_text("--kv-cache-dtype does not take “fp8”.")
+    expect(page.get_by_label("Command line")).to_have_value(COMMAND)
+    page.get_by_label("Command line").fill(COMMAND.replace("fp8", "bf16"))
+    page.get_by_role("button", name="Check", exact=True).click()
+    expect(findings).to_contain_text("Every flag is known")
+
+
+def test_flags_and_their_choices_are_completed_by_keyboard(page: Page, gpu1: Host) -> None:
+    check(page, COMMAND.replace("fp8", "bf16"))
+    expect(page.locator("#flags")).to_contain_text("Every flag is known", timeout=60_000)
+    area, offered = page.get_by_label("Command line"), page.get_by_role("listbox", name="Flags")
+    area.fill("python3 -m sglang.launch_server ")
+    area.press_sequentially("--k")
+    expect(offered.get_by_role("option")).to_have_text([re.compile("--kv-cache-dtype")])
+    area.press("ArrowDown")
+    expect(page.locator(".flag-help")).to_contain_text("What the cache is kept as.")
+    area.press("Enter")
+    area.press_sequentially(" b")
+    expect(offered.get_by_role("option")).to_have_text(["bf16"])
+    area.press("ArrowDown")
+    area.press("Tab")
+    expect(area).to_have_value("python3 -m sglang.launch_server --kv-cache-dtype bf16")
+    expect(offered).to_be_hidden()
+    area.press_sequentially(" --m")
+    expect(offered.get_by_role("option").first).to_be_visible()
+    area.press("Escape")
+    expect(offered).to_be_hidden()
+    area.press("Tab")
+    expect(area).not_to_be_focused()
+
+
+def test_without_javascript_the_button_does_the_same(
+    page: Page, browser: Browser, panel: RunningPanel, gpu1: Host
+) -> None:
+    check(page, COMMAND)
+    expect(page.locator("#flags")).to_contain_text("does not take", timeout=60_000)
+    plain = browser.new_context(
+        java_script_enabled=False, base_url=panel.url, storage_state=page.context.storage_state(),
+        viewport={"width": 390, "height": 844},
+    )  # fmt: skip
+    try:
+        poor = plain.new_page()
+        check(poor, f"{COMMAND} --zzz")
+        expect(poor.locator("#flags")).to_contain_text("SGLang 0.5.18 does not know --zzz.")
+    finally:
+        plain.close()
