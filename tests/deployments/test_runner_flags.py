@@ -10,7 +10,7 @@ from deployments.lifecycle import JobKind, JobState
 from deployments.models import FlagCatalogue
 from hosts.transport.base import CommandTimeout, LinkLost
 from tests.deployments.catalogue.samples import SGLANG
-from tests.deployments.support import Story
+from tests.deployments.support import OOM, READY, Story
 from tests.factories import ARGV
 
 pytestmark = [pytest.mark.django_db, pytest.mark.jobs]
@@ -126,3 +126,19 @@ def test_to_stop_a_server_its_flags_do_not_matter(serving: Story) -> None:
     serving.host.flags = without("--kv-cache-dtype")
     serving.request(JobKind.STOP)
     assert serving.work().state == JobState.WAITING and asked(serving) == []
+
+
+def test_once_something_was_stopped_nothing_of_the_flags_stands_in_the_way_of_the_way_back(serving: Story) -> None:
+    serving.host.flags = ANSWER
+    serving.request()
+    serving.approve()
+    serving.host.log, serving.host.exit_code = OOM, 1
+
+    def recover() -> None:
+        serving.host.log, serving.host.exit_code = READY, None
+        serving.host.flags = without("--context-length")
+
+    serving.host.after["follow"] = recover
+    serving.work_on()
+    assert "r1 serves again" in serving.job.summary
+    assert len(asked(serving)) == 2, "for the plan and at the stop; the way back asks nothing"

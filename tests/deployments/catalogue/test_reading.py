@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from django.utils import timezone
 
 from deployments import services
 from deployments.catalogue import store
@@ -142,3 +143,11 @@ def test_a_host_that_cannot_be_reached_leaves_what_was_known(worker: list[Any], 
     store.run_reading(row.pk)
     row = FlagCatalogue.objects.get()
     assert (row.problem, row.hint, row.version) == ("", "", "0.5.23"), "a newer version takes the older one's place"
+
+
+@pytest.mark.django_db
+def test_a_second_doorbell_does_not_begin_what_is_being_done(worker: list[Any], administrator: Any) -> None:
+    row = services.request_flags(make_host(), PROGRAM, actor=administrator, address="")
+    FlagCatalogue.objects.update(started_at=timezone.now())
+    store.run_reading(row.pk)  # would find no link
+    assert FlagCatalogue.objects.get().is_being_read
