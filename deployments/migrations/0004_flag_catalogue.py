@@ -7,7 +7,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('deployments', '0005_revision_container'),
+        ('deployments', '0007_secrets'),
         ('hosts', '0002_gpu_display'),
     ]
 

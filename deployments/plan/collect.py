@@ -10,17 +10,12 @@ from typing import TYPE_CHECKING
 from django.db.models import Q
 
 from deployments import http, secrets
-from deployments.catalogue import store
-from deployments.catalogue.program import NoProgram, program_of
-from deployments.catalogue.reading import read as read_flags
-from deployments.catalogue.validate import check
 from deployments.engines.base import HttpRequest
 from deployments.engines.versions import program_with_version
-from deployments.engines.custom import CUSTOM
 from deployments.lifecycle import JobKind
 from deployments.models import Launch, Revision
 from deployments.plan.cards import Card, Held, holders, labels_of
-from deployments.plan.flagcheck import NOT_CHECKED, FlagCheck
+from deployments.plan.collect_flags import check_flags
 from deployments.plan.inputs import PlanInput, Recipe
 from deployments.plan.loading import unasked
 from deployments.plan.manager import Manager, ManagerKind
@@ -33,7 +28,7 @@ from deployments.remote import run as remote
 from hosts.probe.facts import HostFacts
 from hosts.probe.frames import Unknown
 from hosts.probe.probe import SERVING, USABLE, probe
-from hosts.transport.base import CommandTimeout, OutputTooLarge, Transport, TransportError
+from hosts.transport.base import Transport, TransportError
 
 if TYPE_CHECKING:
     from deployments.steps.base import StepContext
@@ -85,32 +80,6 @@ def plan_for(ctx: StepContext, *, adopt: bool = True) -> Plan:
             stop_seconds=ctx.deployment.term_seconds + ctx.deployment.kill_seconds,
         ),
     )
-
-
-def check_flags(ctx: StepContext, revision: Revision | None) -> FlagCheck:
-    """What the engine on the host makes of the flags to be launched, while nothing is touched yet.
-
-    Its files are looked at anew, so that what is known of them is true now. The engine itself is not started for it.
-    Raises TransportError.
-    """
-    if revision is None or ctx.job.kind == JobKind.STOP or ctx.job.touched:
-        return NOT_CHECKED
-    program = program_of(
-        ctx.engine.key, revision.argv, env=revision.env, workdir=revision.workdir, container=revision.container
-    )
-    if isinstance(program, NoProgram):
-        return NOT_CHECKED if ctx.engine.key == CUSTOM.key else FlagCheck(reason=program.reason)
-    before = store.known(ctx.host, program)
-    stamp = before.stamp if before is not None and before.catalogue is not None else ""
-    try:
-        with ctx.link() as transport:
-            found = read_flags(transport, program, known=stamp, with_help=False, tick=ctx.tick)
-    except (CommandTimeout, OutputTooLarge) as error:
-        found = Unknown(str(error))
-    row = before if before is not None and isinstance(found, Unknown) else store.keep(ctx.host, program, found)
-    if row.catalogue is None or (isinstance(found, Unknown) and row.source == "source"):
-        return FlagCheck(reason=found.reason if isinstance(found, Unknown) else "Nothing is known of its flags.")
-    return FlagCheck(tuple(check(program.args, row.catalogue)), row.catalogue, ctx.engine.label)
 
 
 def _made(ctx: StepContext, asked: PlanInput) -> Plan:
