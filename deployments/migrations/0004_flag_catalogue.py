@@ -7,7 +7,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('deployments', '0007_secrets'),
+        ('deployments', '0003_shared_cards'),
         ('hosts', '0002_gpu_display'),
     ]
 

@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('deployments', '0003_shared_cards'),
+        ('deployments', '0004_flag_catalogue'),
     ]
 
     operations = [
