@@ -7,6 +7,7 @@ it as one types them, and are read as pasted ones are.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +23,8 @@ FORMAT = "1"
 LARGEST = 200_000
 """Characters; some two hundred revisions."""
 MOST_REVISIONS = 200
+MOST_NODES = 4_000
+"""Names and values: a revision has eleven."""
 DEEPEST = 6
 NAMES = {
     "": {"relaunch", "profile", "engine", "description", "revisions"},
@@ -107,12 +110,18 @@ class _Loader(yaml.BaseLoader):
     """Texts, lists and mappings only. Refuses what makes a small file large, and what says a thing twice."""
 
     depth = 0
+    nodes = 0
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         event = self.peek_event()
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
             raise ValueError(f"{_line(event.start_mark)} uses & or * for a text that stands elsewhere. Write it out.")
         self.depth += 1
+        self.nodes += 1
+        if self.nodes > MOST_NODES:
+            raise ValueError(
+                f"{_line(event.start_mark)}: the file has more in it than {MOST_REVISIONS} revisions have."
+            )
         if self.depth > DEEPEST:
             raise ValueError(f"{_line(event.start_mark)} is nested deeper than a profile can be.")
         node = super().compose_node(parent, index)
@@ -120,10 +129,9 @@ class _Loader(yaml.BaseLoader):
         return node
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        names = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
-        for name in names:
-            if names.count(name) > 1:
-                raise ValueError(f"{name!r} stands twice in the same place. Keep one of them.")
+        names = Counter(key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode))
+        if twice := [name for name, count in names.items() if count > 1]:
+            raise ValueError(f"{twice[0]!r} stands twice in the same place. Keep one of them.")
         return super().construct_mapping(node, deep=deep)
 
 

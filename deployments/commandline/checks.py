@@ -8,6 +8,7 @@ from typing import Any
 
 from controlpanel.masking import MASK, is_secret_name, mask_argv, mask_text
 from deployments.commandline.container import TOOLS, options_of
+from deployments.commandline.words import TOO_LONG
 
 SECRET_FLAGS = {
     "--api-keys": "--ap",
@@ -44,7 +45,7 @@ def check_argv(argv: list[str]) -> None:
     """Refuse a list of words that cannot be a command. Raises ValueError with a sentence."""
     if not argv or not argv[0].strip():
         raise ValueError("The command is empty.")
-    _check_words(argv)
+    check_words(argv)
     check_no_secret(argv)
 
 
@@ -55,7 +56,7 @@ def check_container(container: Mapping[str, Any], argv: list[str]) -> None:
     words = [container["image"], *container["options"]]
     if not all(isinstance(word, str) for word in words) or not container["image"].strip():
         raise ValueError("A container has the name of an image, and its options are words.")
-    _check_words([*words, *argv])
+    check_words([*words, *argv])
     for option in options_of(container):
         name, equals, value = (option.value or "").partition("=")
         if option.name == "--env" and name.startswith("RELAUNCH_"):
@@ -69,11 +70,12 @@ def check_container(container: Mapping[str, Any], argv: list[str]) -> None:
     check_no_secret(argv)
 
 
-def _check_words(argv: list[str]) -> None:
+def check_words(argv: list[str]) -> None:
+    """Refuse words that no program can be given, and too many. Raises ValueError with a sentence."""
     if any("\0" in word or "\n" in word or "\r" in word for word in argv):
         raise ValueError("A word of the command holds a line break or a NUL; remove it (JSON goes on one line).")
     if len(argv) > 1000 or sum(map(len, argv)) > 100_000:
-        raise ValueError("The command is too long (1,000 words and 100,000 characters at most).")
+        raise ValueError(TOO_LONG)
 
 
 def check_env_name(name: str) -> None:

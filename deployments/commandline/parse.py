@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from controlpanel.masking import mask_text
+from controlpanel.masking import is_secret_name, mask_text
 from deployments.commandline import compose, container
 from deployments.commandline.activation import (
     CONDA,
@@ -14,7 +14,7 @@ from deployments.commandline.activation import (
     after_conda_run,
     located,
 )
-from deployments.commandline.checks import check_argv, check_container, check_env, check_no_secret
+from deployments.commandline.checks import check_argv, check_container, check_env, check_no_secret, check_words
 from deployments.commandline.command import Command
 from deployments.commandline.prefixes import LEFT_OUT, UV_NOTE, name_of, refuse_program, uv_without_frozen
 from deployments.commandline.words import ASSIGNMENT, Operator, Token, Word, read_words
@@ -36,11 +36,16 @@ class _Paste:
 
 def parse(text: str) -> Command:
     """Read one pasted command line. Raises ValueError with a sentence that says what to change."""
-    command = _read(text)
-    if command.container:
-        check_container(command.container, command.argv)
-    check_no_secret(command.argv)
-    return command
+    if "\0" in text:
+        raise ValueError("The command holds a NUL character; remove it.")
+    found = compose.command_of(text)
+    if found is not None:
+        return _finish([Word(word, bare=0) for word in found], _Paste())
+    tokens, notes = read_words(text)
+    if tokens and isinstance(tokens[0], Word) and tokens[0] == Word("$"):  # a prompt that was copied with it
+        tokens = tokens[1:]
+    paste = _Paste(notes=notes)
+    return _finish(_command(tokens, paste), paste)
 
 
 def check_command(command: Command) -> None:
@@ -53,21 +58,8 @@ def check_command(command: Command) -> None:
     else:
         check_argv(command.argv)
     check_env(command.env)
-    if _read(write(command)) != command:
+    if parse(write(command)) != command:
         raise ValueError("This command does not read back as it is written. Paste it as the line that you would type.")
-
-
-def _read(text: str) -> Command:
-    if "\0" in text:
-        raise ValueError("The command holds a NUL character; remove it.")
-    found = compose.command_of(text)
-    if found is not None:
-        return _finish([Word(word, bare=0) for word in found], _Paste())
-    tokens, notes = read_words(text)
-    if tokens and isinstance(tokens[0], Word) and tokens[0] == Word("$"):  # a prompt that was copied with it
-        tokens = tokens[1:]
-    paste = _Paste(notes=notes)
-    return _finish(_command(tokens, paste), paste)
 
 
 def _command(tokens: list[Token], paste: _Paste) -> list[Word]:
@@ -106,8 +98,8 @@ def _is_preparation(words: list[Word], paste: _Paste) -> bool:
     first, rest = words[0].text, words[1:]
     assigned = [word.assigns for word in rest]
     if first == "export" and rest and None not in assigned:
-        _keep(rest)
-        paste.env.update(pair for pair in assigned if pair is not None)
+        for word in rest:
+            _set(paste, word, word.assigns or ("", ""))
     elif first == "cd" and len(rest) == 1 and not paste.workdir:
         _keep(rest)
         paste.workdir = rest[0].text
@@ -126,6 +118,15 @@ def _is_preparation(words: list[Word], paste: _Paste) -> bool:
             return False
         paste.environment = found
     return True
+
+
+def _set(paste: _Paste, word: Word, assigned: tuple[str, str]) -> None:
+    """Take one NAME=value into the environment."""
+    name, value = assigned
+    if word.trouble and is_secret_name(name):
+        raise ValueError(f"{name} looks like a secret, and is filled in by a shell. Leave it out of the command line.")
+    _keep([word])
+    paste.env[name] = value
 
 
 def _keep(words: list[Word]) -> None:
@@ -170,8 +171,19 @@ def _needs_a_shell(operator: str) -> str:
 def _finish(words: list[Word], paste: _Paste) -> Command:
     """Take off what stands before the program, and look into a container."""
     words = _without_wrappers(words, paste)
+    command = _built([word.text for word in words], paste)
+    check_words(command.argv)
+    # A secret is named before what a shell would fill in: “write the value itself” would be the worst of advice there.
+    if command.container:
+        check_container(command.container, command.argv)
+    else:
+        check_no_secret(command.argv)
     _keep(words)
-    argv = [word.text for word in words]
+    return command
+
+
+def _built(argv: list[str], paste: _Paste) -> Command:
+    """The command of these words, resolved to its environment or taken apart from its container."""
     if name_of(argv[0]) in CONDA and argv[1:2] == ["run"]:
         paste.environment, argv = after_conda_run(argv, paste.environment)
         argv = [word.text for word in _without_wrappers([Word(word) for word in argv], paste)]
@@ -203,10 +215,10 @@ def _without_wrappers(words: list[Word], paste: _Paste) -> list[Word]:
     while words:
         name = name_of(words[0].text)
         if assigned := words[0].assigns:
-            _keep(words[:1])
-            paste.env[assigned[0]] = assigned[1]
+            _set(paste, words[0], assigned)
             words = words[1:]
-        elif name == "env":
+            continue
+        if name == "env":
             words = _after_env(words[1:], paste)
         elif name in LEFT_OUT:
             options = LEFT_OUT[name]
@@ -223,7 +235,6 @@ def _without_wrappers(words: list[Word], paste: _Paste) -> list[Word]:
 def _after_env(words: list[Word], paste: _Paste) -> list[Word]:
     """What follows ``env A=1 B=2``, which takes its variables in quotes too."""
     while words and (assigned := ASSIGNMENT.fullmatch(words[0].text)):
-        _keep(words[:1])
-        paste.env[assigned[1]] = assigned[2]
+        _set(paste, words[0], (assigned[1], assigned[2]))
         words = words[1:]
     return words

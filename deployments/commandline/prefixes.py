@@ -99,6 +99,8 @@ def refuse_program(argv: Sequence[str]) -> None:
     prefix, rest = split_prefix(argv)
     if not rest:
         return
+    if rest[0].startswith("-"):
+        raise ValueError("The command begins with a flag. Write the program that it belongs to in front of it.")
     name = name_of(rest[0])
     if name in REFUSED:
         raise ValueError(REFUSED[name].format(name))

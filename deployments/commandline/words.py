@@ -15,6 +15,14 @@ OPERATORS = ("&&", "||", "|&", ";;", "|", ";", "&", "(", ")", "\n")
 REDIRECTION = re.compile(r"&>>?|>&(?![0-9-])|[0-9]*(?:>>|>\||>&|<&|<>|<<-?|>|<)")
 EXPANSION = re.compile(r"\$(?:[A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!-]|\{[^}]*\}?)")
 ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.S)
+POWERSHELL = re.compile(r"`[ \t]*\n")
+SIMPLE = re.compile(r"[A-Za-z0-9_./:,@%+=-]+")
+"""Letters that mean nothing but themselves, read at once."""
+IN_QUOTES = {"'": re.compile(r"[^']+"), '"': re.compile(r'[^"$`\\]+')}
+LONGEST = 150_000
+"""Characters of a text, with what stands around the command."""
+MOST_WORDS = 5_000
+TOO_LONG = "The command is too long (1,000 words and 100,000 characters at most)."
 CONTINUED = re.compile(r"\\[ \t]*\n")
 FILLED_IN = "{} would be filled in by a shell first. Write the value itself."
 RUN_FIRST = "{} would be run by a shell first. Write the value itself."
@@ -54,6 +62,8 @@ class _Reader:
     """Goes once over the text. ``word`` is the one being read, None between words."""
 
     text: str
+    end: int
+    """Where the last letter that is no blank ends."""
     at: int = 0
     word: Word | None = None
     tokens: list[Token] = field(default_factory=list)
@@ -62,6 +72,8 @@ class _Reader:
     def read(self) -> None:
         while self.at < len(self.text):
             self._next(self.text[self.at])
+            if len(self.tokens) > MOST_WORDS:
+                raise ValueError(TOO_LONG)
         self._end_word()
 
     def _next(self, letter: str) -> None:
@@ -80,7 +92,8 @@ class _Reader:
             self._redirection(found[0])
         elif operator := next((known for known in OPERATORS if self.text.startswith(known, self.at)), ""):
             self._end_word()
-            self.tokens.append(Operator(operator))
+            if operator != "\n" or (self.tokens and self.tokens[-1] != Operator("\n")):  # an empty line says nothing
+                self.tokens.append(Operator(operator))
             self.at += len(operator)
         else:
             self._plain(letter)
@@ -103,10 +116,19 @@ class _Reader:
 
     def _plain(self, letter: str) -> None:
         word = self._open_word()
-        if letter == "~" and (not word.text or (word.assigns is not None and word.text[-1] in "=:")):
+        if (
+            letter == "~"
+            and not word.trouble
+            and (not word.text or (word.assigns is not None and word.text[-1] in "=:"))
+        ):
             word.trouble = word.trouble or (
                 "~ would be filled in by a shell first. Write the full path, for example /home/ana/models."
             )
+        if run := SIMPLE.match(self.text, self.at):
+            # Digits may belong to a redirection that follows (2>log), but only at the beginning of a word.
+            word.text += run[0]
+            self.at = run.end()
+            return
         word.trouble = word.trouble or typography.trouble(letter, first=not word.text)
         if letter == "{":
             word.json = word.json or "{"
@@ -119,7 +141,7 @@ class _Reader:
 
     def _backslash(self) -> None:
         continued = CONTINUED.match(self.text, self.at)
-        if not self.text[continued.end() if continued else self.at + 1 :].strip():
+        if (continued.end() if continued else self.at + 1) >= self.end:
             raise ValueError("The command ends with a backslash: is its last line missing? Add it, or remove the \\.")
         if continued:
             if continued[0] != "\\\n":
@@ -146,6 +168,10 @@ class _Reader:
             if letter == quote:
                 self.at += 1
                 return
+            if run := IN_QUOTES[quote].match(self.text, self.at):
+                word.text += run[0]
+                self.at = run.end()
+                continue
             if quote == '"' and letter in "$`":
                 self._expansion()
                 continue
@@ -163,7 +189,7 @@ class _Reader:
         """``$NAME``, ``${...}``, ``$(...)`` or backticks: kept as written, with a sentence on the word."""
         word = self._open_word()
         if self.text[self.at] == "`":
-            if re.match(r"`[ \t]*\n", self.text[self.at :]):
+            if POWERSHELL.match(self.text, self.at):
                 raise ValueError(
                     "A line ends with a backtick, as PowerShell goes on in the next line. End it with a backslash."
                 )
@@ -218,10 +244,12 @@ def read_words(text: str) -> tuple[list[Token], list[str]]:
 
     Raises ValueError with a sentence where even a shell could not go on.
     """
+    if len(text) > LONGEST:
+        raise ValueError(TOO_LONG)
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     if re.search(r"(?<=\s)\^[ \t]*\n", text):
         raise ValueError("A line ends with ^, as Windows goes on in the next line. End it with a backslash.")
-    reader = _Reader(text)
-    reader.text, reader.notes = typography.tidy(text)
+    text, notes = typography.tidy(text)
+    reader = _Reader(text, len(text.rstrip()), notes=notes)
     reader.read()
     return reader.tokens, reader.notes

@@ -114,6 +114,7 @@ GOOD = "relaunch: 1\nprofile: p\nengine: vllm\nrevisions:\n- command: vllm serve
         (GOOD[: GOOD.index("- ")] + "- a\n" * 201, "at most 200 revisions; this one has 201"),
         ("a: &a [x]\nb: [*a, *a]", "Line 1 uses & or *"),
         ("a: *b", "Line 1 uses & or *"),
+        ("[" + "a," * 5000 + "]", "more in it than 200 revisions have"),
         ("[" * 30, "is nested deeper"),
         ("a" * (LARGEST + 1), "too large: 200,001 characters"),
     ],
