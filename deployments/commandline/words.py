@@ -121,9 +121,7 @@ class _Reader:
             and not word.trouble
             and (not word.text or (word.assigns is not None and word.text[-1] in "=:"))
         ):
-            word.trouble = word.trouble or (
-                "~ would be filled in by a shell first. Write the full path, for example /home/ana/models."
-            )
+            word.trouble = "~ would be filled in by a shell first. Write the full path, for example /home/ana/models."
         if run := SIMPLE.match(self.text, self.at):
             # Digits may belong to a redirection that follows (2>log), but only at the beginning of a word.
             word.text += run[0]
