@@ -109,7 +109,7 @@ def test_a_reading_that_gave_nothing_says_why(client_of: ClientOf, administrator
         ({"check_host": ""}, "Choose the host"),
         ({"check_host": "999"}, "Choose the host"),
         ({"check_host": "x"}, "Choose the host"),
-        ({"command": "docker run x python -m sglang.launch_server"}, "inside a container image"),
+        ({"command": "docker run --network host x python -m sglang.launch_server"}, "inside a container image"),
         ({"engine": "custom", "command": "/srv/run --x"}, "SGLang, vLLM and llama-server only"),
         ({"command": "python a.py | less"}, "needs a shell"),
         ({"command": ""}, "This field is required"),
