@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from deployments.engines.configuration import Configuration, Seen
+from deployments.engines.signature import Signature
 
 
 @dataclass(frozen=True)
@@ -22,70 +23,6 @@ class HttpRequest:
     path: str
     body: Mapping[str, object] | None = None
     timeout: float = 10.0
-
-
-@dataclass(frozen=True)
-class Signature:
-    """Text in a log that tells why a start failed."""
-
-    pattern: re.Pattern[str]
-    cause: str
-    fix: str
-    about_memory: bool = False
-
-
-def signature(pattern: str, cause: str, fix: str, *, about_memory: bool = False) -> Signature:
-    """A failure signature from a regular expression."""
-    return Signature(re.compile(pattern), cause, fix, about_memory)
-
-
-COMMON_SIGNATURES = (
-    signature(
-        r"torch\.OutOfMemoryError|CUDA out of memory",
-        "The card ran out of memory while the server started.",
-        "Lower the memory fraction or the context length, use more cards, or free the card first.",
-        about_memory=True,
-    ),
-    signature(
-        r"address already in use|Address already in use|EADDRINUSE",
-        "The port is already taken by another process.",
-        "Stop the other server, or give this deployment another port.",
-    ),
-    signature(
-        r"error: unrecognized arguments: (?P<what>.+)",
-        "The engine does not know a flag of this revision: {what}",
-        "Remove or rename the flag: it may have changed with the engine's version.",
-    ),
-    signature(
-        r"(?:python[\d.]*: No module named|Error while finding module specification for) '?(?P<what>[\w.]+)",
-        "This Python does not have the engine: {what}",
-        "Start the command with the full path of the Python in which the engine is installed.",
-    ),
-    signature(
-        r"error: ambiguous option: (?P<what>.+)",
-        "A shortened flag could mean several: {what}",
-        "Write the flag in full.",
-    ),
-    signature(
-        r"error: argument (?P<what>.+)",
-        "The engine refuses a flag's value: {what}",
-        "Correct the value in a new revision of the profile.",
-    ),
-    signature(
-        r"Repo id must be in the form|does not appear to have a file named"
-        r"|FileNotFoundError: .*No such file or directory: '(?P<what>[^']+)'",
-        "The model was not found at the path given.",
-        "Correct the model path, or mount or finish downloading the model on this host.",
-    ),
-    signature(r"No space left on device|os error 28", "The disk is full.", "Free space on the host and start again."),
-    signature(
-        # Only what a shell says of the program itself: servers print these words about many a harmless file.
-        r"(?:exec|setsid|nohup|env|\bsh|bash): .*(?:not found|Permission denied|No such file or directory)"
-        r"|can't open file '",
-        "The command could not be started.",
-        "Check the path of the program in the profile and that the login may run it.",
-    ),
-)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from deployments.engines.base import COMMON_SIGNATURES, Engine, completion_request
+from deployments.engines.base import Engine, completion_request
+from deployments.engines.common.signatures import COMMON_SIGNATURES
 
 CUSTOM = Engine(
     key="custom",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any, NoReturn
@@ -16,9 +16,9 @@ from deployments.decisions.readiness import Listener, Readiness
 from deployments.decisions.verify import CardSeen
 from deployments.engines.base import is_degenerate
 from deployments.engines.diagnosis import Diagnosis, diagnose
-from deployments.joblog import LogReplaced, ServerLog, text_of
+from deployments.joblog import LogReplaced, ServerLog, pieces_of
 from deployments.lifecycle import CheckStatus, LaunchState, ServiceState
-from deployments.models import Check, Deployment, Launch, LogChunk
+from deployments.models import Check, Deployment, Launch
 from deployments.plan.cards import cards_seen, memory_on
 from deployments.plan.collect import PROBE_SECONDS, cards_of
 from deployments.remote import run as remote
@@ -54,8 +54,8 @@ def check(ctx: StepContext) -> None:
     row = Launch.objects.filter(job=ctx.job).order_by("-intended_at")[0]
     log = ctx.log.server(row, step=ctx.step.name)
     readiness = Readiness(_patterns(ctx))
-    if log.offset:
-        readiness.read(text_of(row))
+    for _, text in _stored(ctx, row):
+        readiness.read(text)
     try:
         with ctx.link() as transport:
             _follow(ctx, row, log, readiness, transport)
@@ -68,6 +68,13 @@ def check(ctx: StepContext) -> None:
     except NotReadyInTime:
         _ask_to_wait(ctx, readiness)
     _serves(ctx, row, text, told, idle, used)
+
+
+def _stored(ctx: StepContext, row: Launch) -> Iterator[tuple[int, str]]:
+    """The launch's log as far as it is stored; of a large one the reading takes its time."""
+    for piece in pieces_of(row):
+        ctx.tick()
+        yield piece
 
 
 def _patterns(ctx: StepContext) -> list[re.Pattern[str]]:
@@ -309,7 +316,8 @@ def _chosen(ctx: StepContext, row: Launch) -> dict[str, Any]:
 
 def _fail_ended(ctx: StepContext, row: Launch, code: int | None) -> NoReturn:
     clean, shared = _were_clean(ctx, row), bool(_verified_needs(ctx))
-    found = diagnose(text_of(row), engine=ctx.engine, cards_were_clean=clean, shared=shared)
+    pieces = _stored(ctx, row)
+    found = diagnose(pieces, engine=ctx.engine, cards_were_clean=clean, shared=shared, exit_code=code)
     with ctx.writing():
         Launch.objects.filter(pk=row.pk).update(
             state=LaunchState.FAILED, ended_at=timezone.now(), exit_code=code, end_reason=found.cause
@@ -323,7 +331,7 @@ def _fail_ended(ctx: StepContext, row: Launch, code: int | None) -> NoReturn:
     raise StepFailed(
         f"The server ended before it was ready (exit code {'unknown' if code is None else code}). {found.cause}",
         hint=found.fix,
-        diagnosis=_as_data(row, found),
+        diagnosis=_as_data(found),
     )
 
 
@@ -339,14 +347,11 @@ def _were_clean(ctx: StepContext, row: Launch) -> bool | None:
     return all(row.memory_before[card.uuid] <= card.limit_mib for card in cards if card.uuid not in shared)
 
 
-def _as_data(row: Launch, found: Diagnosis) -> dict[str, Any]:
-    """The diagnosis with the chunk of the job's log in which its line stands."""
+def _as_data(found: Diagnosis) -> dict[str, Any]:
+    """As it is kept with the job: where its line stands by chunk of the job's log and line in it."""
     data = asdict(found)
-    data.pop("line_number")
-    chunk = (
-        LogChunk.objects.filter(launch=row, text__contains=found.line).order_by("seq").first() if found.line else None
-    )
-    return {**data, "log_seq": chunk.seq if chunk else None}
+    place = data.pop("place") or {"seq": None, "line": None}
+    return {**data, "log_seq": place["seq"], "log_line": place["line"]}
 
 
 def _ask_to_wait(ctx: StepContext, readiness: Readiness) -> NoReturn:

@@ -8,7 +8,7 @@ from typing import Any
 from django.urls import reverse
 
 from deployments.lifecycle import JobState, StepState
-from deployments.models import Job, Launch, LogChunk
+from deployments.models import Job, Launch
 from deployments.views.words import was_left
 from hosts.models import Gpu, Host
 
@@ -80,11 +80,5 @@ def _memory(launch: Launch) -> list[dict[str, Any]]:
 def _line_link(job: Job) -> str:
     """The address of the line that names the cause, as the log viewer numbers lines; empty when it is not known."""
     diagnosis = job.diagnosis or {}
-    seq = diagnosis.get("log_seq")
-    if seq is None:
-        return ""
-    chunk = LogChunk.objects.filter(job=job, seq=seq).first()
-    lines = chunk.text.split("\n") if chunk else []
-    wanted = (diagnosis.get("line") or "").strip()
-    number = next((number for number, line in enumerate(lines) if wanted and wanted in line), 0)
-    return f"#L-{seq}-{number}"
+    seq, line = diagnosis.get("log_seq"), diagnosis.get("log_line")
+    return "" if seq is None or line is None else f"#L-{seq}-{line}"

@@ -432,13 +432,36 @@ def test_a_failure_names_its_cause_and_links_to_its_line(client_of: ClientOf, op
         "fix": "Use more cards.",
         "line": "Not enough memory",
         "log_seq": 2,
+        "log_line": 1,
         "memory": "Clean.",
+        "who": "TP1",
+        "notes": ["The cards take a slower way."],
     }
     job = make_job(deployment, at_step=5, failed=True, state="failed", ended_at=timezone.now(), diagnosis=why)
     make_log(job, "one\n", "two\nRuntimeError: Not enough memory.\nthree\n")
     page = client_of(operator).get(f"/jobs/{job.pk}/").content.decode()
     assert "It does not fit." in page and "Clean." in page and 'href="#L-2-1"' in page
+    assert "Said by worker process TP1" in page and "not the cause: The cards take a slower way." in page
+    assert "has not seen this failure" not in page
     assert "Restart with the proven revision (r2)" in page
+
+
+def test_a_failure_that_nobody_knows_shows_the_last_lines_that_speak_of_it(client_of: ClientOf, operator: User) -> None:
+    why = {
+        "cause": "Relaunch does not know this error: KeyError: 'x'",
+        "fix": "Read the lines below.",
+        "line": "KeyError: 'x'",
+        "log_seq": None,
+        "log_line": None,
+        "memory": "",
+        "recognised": False,
+        "block": ["Traceback (most recent call last):", "<b>KeyError</b>: 'x'"],
+    }
+    job = make_job(make_deployment(), at_step=5, failed=True, state="failed", ended_at=timezone.now(), diagnosis=why)
+    page = client_of(operator).get(f"/jobs/{job.pk}/").content.decode()
+    assert "Relaunch has not seen this failure before" in page
+    assert "Traceback (most recent call last):\n&lt;b&gt;KeyError&lt;/b&gt;" in page
+    assert 'href="#L-' not in page
 
 
 def test_a_failure_leads_to_the_next_try(

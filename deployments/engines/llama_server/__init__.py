@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
-from deployments.engines.base import COMMON_SIGNATURES, Engine, completion_request, signature
+from deployments.engines.base import Engine, completion_request
 from deployments.engines.llama_server.effective import ALIASES, PAGES, effective
+from deployments.engines.llama_server.signatures import SIGNATURES
 
 LLAMA_SERVER = Engine(
     key="llama_server",
@@ -23,17 +24,5 @@ LLAMA_SERVER = Engine(
     pages=PAGES,
     aliases=ALIASES,
     configuration=effective,
-    signatures=(
-        signature(
-            r"exiting due to model loading error|failed to load model",
-            "llama.cpp could not load the model file.",
-            "Check that the GGUF file at the model path is there and complete.",
-        ),
-        signature(
-            r"exiting due to HTTP server error",
-            "The port is already taken by another process.",
-            "Stop the other server, or give this deployment another port.",
-        ),
-        *COMMON_SIGNATURES,
-    ),
+    signatures=SIGNATURES,
 )

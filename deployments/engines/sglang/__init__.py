@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
-from deployments.engines.base import COMMON_SIGNATURES, Engine, completion_request, signature
+from deployments.engines.base import Engine, completion_request
 from deployments.engines.sglang.effective import ALIASES, PAGES, effective
+from deployments.engines.sglang.signatures import SIGNATURES
 
 SGLANG = Engine(
     key="sglang",
@@ -29,40 +30,5 @@ SGLANG = Engine(
     pages=PAGES,
     aliases=ALIASES,
     configuration=effective,
-    signatures=(
-        signature(
-            r"Not enough memory\. Please try to increase --mem-fraction-static",
-            "The model does not fit: its weights leave no room for the KV cache.",
-            "Use more cards, a smaller quantization, a shorter context, or another memory fraction.",
-            about_memory=True,
-        ),
-        signature(
-            r"The memory capacity is unbalanced\. Some GPUs may be occupied",
-            "One of the cards has much less free memory than the others.",
-            "Look at who holds that card; free it, then start again.",
-            about_memory=True,
-        ),
-        signature(
-            r"Capture cuda graph failed",
-            "Capturing CUDA graphs failed, most often because too little memory was left.",
-            "Lower --mem-fraction-static or --cuda-graph-max-bs.",
-            about_memory=True,
-        ),
-        signature(
-            r"Model architectures \[.*\] are not supported",
-            "This SGLang version does not know the model's architecture.",
-            "Use a newer SGLang on this host.",
-        ),
-        signature(
-            r"Scheduler hit an exception: (?P<what>.*)",
-            "A worker process failed: {what}",
-            "Read the lines below it in the log: they name the place in the engine.",
-        ),
-        *COMMON_SIGNATURES,
-        signature(
-            r"Received sigquit from a child|SIGQUIT received",
-            "A worker process of the server died.",
-            "Read the lines above this one in the log: the first error is the cause.",
-        ),
-    ),
+    signatures=SIGNATURES,
 )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
-from deployments.engines.base import COMMON_SIGNATURES, Engine, completion_request, signature
+from deployments.engines.base import Engine, completion_request
 from deployments.engines.vllm.effective import ALIASES, PAGES, effective
+from deployments.engines.vllm.signatures import SIGNATURES
 
 VLLM = Engine(
     key="vllm",
@@ -23,19 +24,5 @@ VLLM = Engine(
     pages=PAGES,
     aliases=ALIASES,
     configuration=effective,
-    signatures=(
-        signature(
-            r"Free memory on device .* on startup is less than desired",
-            "The card is not as free as the memory fraction asks for.",
-            "Look at who holds the card, or lower --gpu-memory-utilization.",
-            about_memory=True,
-        ),
-        signature(
-            r"No available memory for the cache blocks|To serve at least one request with the model",
-            "The model does not fit with this context length.",
-            "Lower --max-model-len, raise --gpu-memory-utilization, or use more cards.",
-            about_memory=True,
-        ),
-        *COMMON_SIGNATURES,
-    ),
+    signatures=SIGNATURES,
 )
