@@ -27,10 +27,18 @@ from deployments.lifecycle import ENDED, ENDS_SERVER, LIVE_LAUNCH, JobState, Lau
 from deployments.models import Deployment, Gate, Job, JobStep, Launch
 from deployments.models.job import Claim
 from deployments.remote.locks import release_cards
-from deployments.steps.base import RENEW_SECONDS, GateOpened, HandBack, JobCancelled, StepContext, StepFailed
+from deployments.steps.base import (
+    RENEW_SECONDS,
+    Afterwards,
+    GateOpened,
+    HandBack,
+    JobCancelled,
+    StepContext,
+    StepFailed,
+)
 from deployments.steps.contact import regain
 from deployments.steps.launch import resolve
-from deployments.steps.recipes import WAY_BACK
+from deployments.steps.recipes import STOP_AGAIN, WAY_BACK
 from deployments.steps.registry import STEPS
 from hosts import links
 from hosts.transport.base import CommandTimeout, LinkLost, TransportError
@@ -182,27 +190,38 @@ def _fail(claim: Claim, step: JobStep | None, log: JobLog, error: StepFailed) ->
     if error.diagnosis is not None:
         Job.held(claim).update(diagnosis=log.hide_in(error.diagnosis))
     job = Job.objects.get(pk=claim.job_id)
-    if step is not None and not step.way_back and _can_go_back(job, step):
-        _go_back(claim, job, step, log, error)
+    further = _steps_after(job, step, error)
+    if step is not None and further:
+        _go_on(claim, job, step, log, error, further)
         return
     summary = f"{_sentence(error.message)} {_left_behind(job)}".strip()
     _end(claim, log, JobState.FAILED, failed=Failed(step, error.message), summary=summary, hint=error.hint)
+
+
+def _steps_after(job: Job, step: JobStep | None, error: StepFailed) -> tuple[str, ...]:
+    """What the job still does: start again what was serving, or end what a person has decided to end."""
+    if step is None or error.afterwards == Afterwards.NOTHING:
+        return ()
+    if not step.way_back and _can_go_back(job, step):
+        return WAY_BACK
+    return STOP_AGAIN if error.afterwards == Afterwards.STOP else ()
 
 
 def _can_go_back(job: Job, step: JobStep) -> bool:
     return job.way_back and job.touched and job.previous_revision_id is not None and step.name in ("launch", "check")
 
 
-def _go_back(claim: Claim, job: Job, step: JobStep, log: JobLog, error: StepFailed) -> None:
-    """Append the steps that start the previous revision again, and hand the job on."""
-    log.say(f"The plan says: start again what was serving ({job.previous_revision}).", step="launch")
+def _go_on(claim: Claim, job: Job, step: JobStep, log: JobLog, error: StepFailed, further: tuple[str, ...]) -> None:
+    """Append ``further`` steps, and hand the job on."""
+    if further == WAY_BACK:
+        log.say(f"The plan says: start again what was serving ({job.previous_revision}).", step="launch")
     with transaction.atomic():
         Failed(step, error.message).store(log)
         JobStep.objects.filter(job=job, state=StepState.PENDING).update(state=StepState.SKIPPED)
         position = job.steps.count()
         JobStep.objects.bulk_create(
             JobStep(job=job, position=position + number, name=name, way_back=True)
-            for number, name in enumerate(WAY_BACK)
+            for number, name in enumerate(further)
         )
         if not Job.leave(claim, state=JobState.QUEUED, summary=log.hide(error.message), ring_at=timezone.now()):
             raise LeaseLost
@@ -303,8 +322,10 @@ def _release_cards(claim: Claim, job: Job, log: JobLog) -> None:
 
 def _how_it_went(job: Job) -> str:
     launch = Launch.objects.filter(job=job).order_by("-intended_at").first()
-    if job.steps.filter(way_back=True).exists():
+    if job.steps.filter(way_back=True, name="launch").exists():
         return f"The new revision failed; {job.previous_revision} serves again."
+    if job.steps.filter(way_back=True).exists():
+        return f"{job.deployment_name} was not ready in time and was stopped; it is down."
     if launch is None:
         return f"{job.deployment_name} is stopped and its cards are free."
     return f"{job.deployment_name} serves with {launch.revision}."

@@ -6,9 +6,18 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from statistics import median
 
 MARGIN = 500
 """Characters of the log kept, so that a ready line cut in two pieces is still found."""
+
+
+BY_ITSELF = 1800
+"""The limit in seconds that nobody has chosen: then what the last starts took decides."""
+SHORTEST = 120
+"""Seconds below which no limit is derived: a question interrupts a person, and costs more than waiting."""
+COUNTED = 3
+"""So many of the last starts are looked at."""
 
 
 class Listener(StrEnum):
@@ -47,6 +56,11 @@ class Readiness:
         return self.said_ready and self.listener == Listener.OURS
 
     @property
+    def lied(self) -> bool:
+        """It has said that it is ready while another had its port: another server answered its question to itself."""
+        return bool(self._found) and self.listener == Listener.OTHER
+
+    @property
     def missing(self) -> str:
         """What is still missing, in words."""
         if self.listener == Listener.OTHER:
@@ -54,3 +68,16 @@ class Readiness:
         if not self.said_ready:
             return "the log does not say ready yet"
         return "nobody listens on the port yet"
+
+
+def usual(took: Sequence[float]) -> float | None:
+    """What the last starts of a deployment took, newest first, in one number of seconds; None when there were none."""
+    return median(took[:COUNTED]) if took else None
+
+
+def limit(chosen: int, took: Sequence[float]) -> int:
+    """Seconds after which it is asked whether to wait longer: as chosen, else twice what is usual, else 30 min."""
+    expected = usual(took)
+    if chosen != BY_ITSELF or expected is None:
+        return chosen
+    return max(SHORTEST, round(2 * expected))

@@ -6,13 +6,13 @@ which words to look for and which request to send, and reads the answer it is gi
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from deployments.engines.configuration import Configuration, Seen
 from deployments.engines.signature import Signature
+from deployments.engines.stage import Stage
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class HttpRequest:
 
 @dataclass(frozen=True)
 class Engine:
-    """An inference engine: how to recognise it, when it is ready, what to ask it, why it fails."""
+    """An inference engine: how to recognise it, how far its start is, when it is ready, why it fails."""
 
     key: str
     label: str
@@ -38,7 +38,8 @@ class Engine:
     image: re.Pattern[str] = field(default_factory=lambda: re.compile(r"(?!)"))
     """Names of images that start this engine by themselves."""
     ready: tuple[re.Pattern[str], ...] = ()
-    completion: HttpRequest | None = None
+    embedding: re.Pattern[str] = field(default_factory=lambda: re.compile(r"(?!)"))
+    """Found in a command whose server makes vectors and no text."""
     metrics_path: str = ""
     metrics_flag: str = ""  # without which the engine has no such page
     running_metric: str = ""
@@ -50,6 +51,8 @@ class Engine:
     aliases: Mapping[str, str] = field(default_factory=dict)  # other spelling of a flag -> its own name
     configuration: Callable[[Seen], Configuration] | None = None
     signatures: tuple[Signature, ...] = ()
+    stages: tuple[Stage, ...] = ()
+    """Of its start, as its log names them."""
 
     def flag(self, argv: Sequence[str], names: Sequence[str]) -> str | None:
         """The value given to one of ``names``, as ``--flag value`` or ``--flag=value``; the last one wins."""
@@ -81,6 +84,10 @@ class Engine:
         """Is this command line a server of this engine?"""
         return bool(self.serves.search(command))
 
+    def embeds(self, argv: Sequence[str]) -> bool:
+        """Does this command start a server that makes vectors of texts, and no text?"""
+        return bool(self.embedding.search(" ".join(["", *argv, ""])))
+
     def running_requests(self, metrics: str) -> int | None:
         """How many requests run, from the engine's metrics page; None when it does not say."""
         found = [
@@ -90,32 +97,3 @@ class Engine:
             )
         ]
         return int(sum(found)) if found and self.running_metric else None
-
-    def completion_text(self, body: bytes) -> str | None:
-        """The text of a completion's answer; None when the answer is not one."""
-        try:
-            choice = json.loads(body)["choices"][0]
-            text = choice.get("text", choice.get("message", {}).get("content"))
-        except (ValueError, LookupError, TypeError, AttributeError):
-            return None
-        return text if isinstance(text, str) else None
-
-
-def completion_request(path: str = "/v1/completions") -> HttpRequest:
-    """A short real completion in the OpenAI form. It names no model: vLLM refuses a name that it does not serve."""
-    return HttpRequest(
-        "POST",
-        path,
-        {"prompt": "The capital city of France is", "max_tokens": 8},
-        timeout=120.0,
-    )
-
-
-def is_degenerate(text: str) -> str | None:
-    """Why a completion's text is not one a person would accept; None when it looks real."""
-    if not text.strip():
-        return "the answer is empty"
-    words = text.split()
-    if len(words) >= 6 and len(set(words)) == 1:
-        return f"the answer only repeats {words[0]!r}"
-    return None

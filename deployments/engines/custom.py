@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from deployments.engines.base import Engine, completion_request
+from deployments.engines.base import Engine
 from deployments.engines.common.signatures import COMMON_SIGNATURES
 
 CUSTOM = Engine(
     key="custom",
     label="Any other command",
     default_port=8000,
-    completion=completion_request(),
     signatures=COMMON_SIGNATURES,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from deployments import http
+from deployments.engines.answers import questions
 from deployments.lifecycle import CheckStatus
 from deployments.models import Launch
 from deployments.plan.passing import API_KEY
@@ -14,9 +15,9 @@ LABEL = "Refuses requests without its API key"
 
 def is_locked(ctx: StepContext, row: Launch, transport: Transport) -> None:
     """Ask without the key. Raises StepFailed when the server answers all the same: then it has not taken the key."""
-    request = ctx.engine.completion
-    if request is None or API_KEY not in row.requested.get("secrets", {}):
+    if API_KEY not in row.requested.get("secrets", {}):
         return
+    request = questions(ctx.engine, ctx.revision.argv)[0]
     try:
         status = http.ask(transport, ctx.revision.port, request, tick=ctx.tick).status
     except http.NoAnswer as error:

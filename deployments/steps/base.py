@@ -13,6 +13,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
+from enum import StrEnum
 from functools import cached_property, partial
 from typing import Any
 
@@ -47,14 +48,32 @@ CHECK_FIELDS = ("label", "status", "value", "limit", "detail", "source", "measur
 JOB_RELATED = ("deployment__profile", "revision__profile", "previous_revision__profile")
 
 
+class Afterwards(StrEnum):
+    """What the job still does when a step has failed."""
+
+    WAY_BACK = "way back"
+    """Start again what was serving, if the plan says so."""
+    STOP = "stop"
+    """That, and where there is nothing to start again, end what was launched."""
+    NOTHING = "nothing"
+
+
 class StepFailed(Exception):
     """The step did not reach its goal. ``message`` says why, ``hint`` what a person can do."""
 
-    def __init__(self, message: str, *, hint: str = "", diagnosis: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str = "",
+        diagnosis: Mapping[str, Any] | None = None,
+        afterwards: Afterwards = Afterwards.WAY_BACK,
+    ) -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
         self.diagnosis = diagnosis
+        self.afterwards = afterwards
 
 
 class GateOpened(Exception):
@@ -128,7 +147,8 @@ class StepContext:
     @property
     def revision(self) -> Revision:
         """What this round launches: the job's revision, or what was serving before on the way back."""
-        revision = self.job.previous_revision if self.step.way_back else self.job.revision
+        # A round that only stops what did not come up has nothing to go back to.
+        revision = (self.job.previous_revision if self.step.way_back else None) or self.job.revision
         assert revision is not None
         return revision
 

@@ -10,5 +10,8 @@ RECIPES: dict[JobKind, tuple[str, ...]] = {
     JobKind.STOP: ("plan", "drain", "stop", "verify"),
 }
 
+STOP_AGAIN = ("stop",)
+"""Appended when a person has decided to stop what was launched, and there is nothing to start again."""
+
 WAY_BACK = ("stop", "verify", "launch", "check")
 """Appended when a restart fails after the stop and the plan said: start again what was serving."""

@@ -108,6 +108,7 @@ def _context(request: HttpRequest, job: Job) -> dict[str, Any]:
         "card": gate_card(job, user=request.user),
         "answered": [gate for gate in job.gates.all() if gate.answered_at],
         "steps": job.steps.prefetch_related("checks", "effects", "gates"),
+        "goes_back": any(step.way_back and step.name == "launch" for step in job.steps.all()),
         "may_cancel": job.is_active and not job.cancel_requested_by and _may_cancel(request),
         "gpus": deployment.placement.gpus if deployment else [],
         **outcome(job),

@@ -60,6 +60,8 @@ def _progress(steps: list[JobStep]) -> str:
     """`` 3/6`` for the step at work; of a way back only its own steps count."""
     on_way_back = any(step.way_back and step.state != StepState.PENDING for step in steps)
     round_steps = [step for step in steps if step.way_back == on_way_back]
+    if on_way_back and not any(step.name == "launch" for step in round_steps):
+        return ": stopping it"
     done = sum(step.state not in UNDONE for step in round_steps)
     if not round_steps:
         return ""

@@ -66,6 +66,8 @@ class FakeHost:
     pages: dict[str, tuple[int, bytes]] = field(default_factory=dict)
     log: str = "loading\n" + READY
     exit_code: int | None = None
+    listens: str = "ours"
+    """Who has the port of a server that was launched."""
     deaf: set[str] = field(default_factory=set)
     denied: set[int] = field(default_factory=set)
     """Processes that the login may not signal."""
@@ -255,8 +257,9 @@ class FakeHost:
         lines = [f"log {values['OFFSET']} {len(text)}\n{text}"] if text else []
         lines += [f"gpu {uuid} {used}" for uuid, used in self.machine.cards.items()]
         if self.exit_code is not None:
-            return [*lines, f"exited {self.exit_code}"]
-        return [*lines, "listen ours", "deadline"]
+            other = ["listen other"] if self.listens == "other" else []
+            return [*other, *lines, f"exited {self.exit_code}"]
+        return [*lines, f"listen {self.listens}", "deadline"]
 
 
 def raising(error: BaseException, *, times: int = 1) -> Callable[[], None]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
-from deployments.engines.base import Engine, completion_request
+from deployments.engines.base import Engine
 from deployments.engines.llama_server.effective import ALIASES, PAGES, effective
+from deployments.engines.llama_server.progress import STAGES
 from deployments.engines.llama_server.signatures import SIGNATURES
 
 LLAMA_SERVER = Engine(
@@ -16,7 +17,7 @@ LLAMA_SERVER = Engine(
     serves=re.compile(r"llama-server\b"),
     image=re.compile(r"(?:^|/)llama\.cpp:(?:server|full)"),
     ready=(re.compile(r"(?:server is )?listening on "),),
-    completion=completion_request(),
+    embedding=re.compile(r" --embeddings? "),
     metrics_path="/metrics",
     metrics_flag="--metrics",
     running_metric="llamacpp:requests_processing",
@@ -25,4 +26,5 @@ LLAMA_SERVER = Engine(
     aliases=ALIASES,
     configuration=effective,
     signatures=SIGNATURES,
+    stages=STAGES,
 )

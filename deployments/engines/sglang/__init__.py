@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
-from deployments.engines.base import Engine, completion_request
+from deployments.engines.base import Engine
 from deployments.engines.sglang.effective import ALIASES, PAGES, effective
+from deployments.engines.sglang.progress import STAGES
 from deployments.engines.sglang.signatures import SIGNATURES
 
 SGLANG = Engine(
@@ -18,7 +19,7 @@ SGLANG = Engine(
     # The ready line alone lies on a port conflict: the warm-up may have talked to the old server. So both
     # lines must stand in this log, and the check step adds whose socket it is.
     ready=(re.compile(r"The server is fired up and ready to roll!"), re.compile(r"Uvicorn running on ")),
-    completion=completion_request(),
+    embedding=re.compile(r" --is-embedding "),
     metrics_path="/metrics",
     metrics_flag="--enable-metrics",
     running_metric="sglang:num_running_reqs",
@@ -31,4 +32,5 @@ SGLANG = Engine(
     aliases=ALIASES,
     configuration=effective,
     signatures=SIGNATURES,
+    stages=STAGES,
 )

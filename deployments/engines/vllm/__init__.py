@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
-from deployments.engines.base import Engine, completion_request
+from deployments.engines.base import Engine
 from deployments.engines.vllm.effective import ALIASES, PAGES, effective
+from deployments.engines.vllm.progress import STAGES
 from deployments.engines.vllm.signatures import SIGNATURES
 
 VLLM = Engine(
@@ -16,7 +17,7 @@ VLLM = Engine(
     serves=re.compile(r"vllm serve\b|vllm\.entrypoints\.openai\.api_server"),
     image=re.compile(r"(?:^|/)vllm(?:-openai)?(?=[:@-]|$)"),
     ready=(re.compile(r"Application startup complete\."),),
-    completion=completion_request(),
+    embedding=re.compile(r" --(?:task[= ]embed(?:ding)?|runner[= ]pooling|convert[= ]embed) "),
     metrics_path="/metrics",
     running_metric="vllm:num_requests_running",
     api_key_variable="VLLM_API_KEY",
@@ -25,4 +26,5 @@ VLLM = Engine(
     aliases=ALIASES,
     configuration=effective,
     signatures=SIGNATURES,
+    stages=STAGES,
 )

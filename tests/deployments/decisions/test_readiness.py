@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.decisions.readiness import Listener, Readiness
+from deployments.decisions.readiness import Listener, Readiness, limit, usual
 from deployments.engines.registry import ENGINES
 
 SGLANG = ENGINES["sglang"].ready
@@ -58,3 +58,35 @@ def test_what_is_missing_is_said(listener: Listener, said: bool, words: str) -> 
     readiness = Readiness([re.compile("ready")], listener)
     readiness.read("ready\n" if said else "loading\n")
     assert words in readiness.missing
+
+
+@pytest.mark.parametrize(
+    ("listener", "said", "lied"),
+    [(Listener.OTHER, True, True), (Listener.OTHER, False, False), (Listener.OURS, True, False)],
+)
+def test_ready_with_anothers_port_is_a_lie(listener: Listener, said: bool, lied: bool) -> None:
+    readiness = Readiness(SGLANG, listener)
+    readiness.read("The server is fired up and ready to roll!\n" if said else "loading\n")
+    assert readiness.lied == lied
+
+
+@pytest.mark.parametrize(
+    ("chosen", "took", "seconds"),
+    [
+        (1800, [], 1800),
+        (1800, [240.0], 480),
+        (1800, [240.0, 230.0, 900.0], 480),
+        (1800, [240.0, 230.0, 900.0, 5000.0], 480),
+        (1800, [1200.0], 2400),
+        (1800, [3.0, 4.0, 5.0], 120),
+        (600, [240.0], 600),
+        (5, [240.0], 5),
+    ],
+)
+def test_how_long_a_start_may_take_before_it_is_asked(chosen: int, took: list[float], seconds: int) -> None:
+    assert limit(chosen, took) == seconds
+
+
+def test_what_is_usual_is_the_middle_of_the_last_three() -> None:
+    assert usual([]) is None
+    assert usual([10.0, 30.0, 20.0, 1000.0]) == 20.0

@@ -1,10 +1,7 @@
 """What each engine says about flags, ports, metrics, answers; and how its server is recognised."""
 
-import json
-
 import pytest
 
-from deployments.engines.base import is_degenerate
 from deployments.engines.registry import ENGINES, recognise
 
 SGLANG, VLLM, LLAMA, CUSTOM = (ENGINES[key] for key in ("sglang", "vllm", "llama_server", "custom"))
@@ -87,32 +84,3 @@ def test_a_page_without_the_number_is_none_never_zero(page: str) -> None:
 
 def test_an_engine_without_metrics_never_tells() -> None:
     assert CUSTOM.running_requests(" 4.0\n4.0") is None
-
-
-@pytest.mark.parametrize(
-    ("answer", "text"),
-    [
-        ({"choices": [{"text": " Paris"}]}, " Paris"),
-        ({"choices": [{"message": {"content": "Paris"}}]}, "Paris"),
-        ({"choices": [{"message": {"content": None}}]}, None),
-        ({"choices": []}, None),
-        ({"error": "model not loaded"}, None),
-        ([], None),
-        ("x", None),
-    ],
-)
-def test_completion_text(answer: object, text: str | None) -> None:
-    assert SGLANG.completion_text(json.dumps(answer).encode()) == text
-
-
-def test_a_page_that_is_not_json_is_no_completion() -> None:
-    assert SGLANG.completion_text(b"<html>") is None
-
-
-@pytest.mark.parametrize(
-    ("text", "wrong"),
-    [(" Paris, and", None), ("", "empty"), ("  \n", "empty"), ("the the the the the the", "repeats"), ("a a a", None)],
-)
-def test_degenerate(text: str, wrong: str | None) -> None:
-    found = is_degenerate(text)
-    assert found is None if wrong is None else found is not None and wrong in found

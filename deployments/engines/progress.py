@@ -1,0 +1,60 @@
+"""How far a start has come, from what its log says. PURE."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from deployments.engines.stage import Stage
+
+LONGEST_REST = 2_000
+"""Characters of a line that has not ended yet."""
+
+
+@dataclass(frozen=True)
+class Reached:
+    """The stage at which a start is, and how much of it is done where it says so."""
+
+    words: str
+    done: int | None = None
+    total: int | None = None
+
+    def __str__(self) -> str:
+        return self.words if self.total is None else f"{self.words}, {self.done} of {self.total}"
+
+
+@dataclass
+class Progress:
+    """Takes the log of one start as it comes; ``reached`` is the stage that it named last."""
+
+    stages: Sequence[Stage]
+    reached: Reached | None = None
+    _rest: str = field(default="", repr=False)
+
+    def read(self, text: str) -> None:
+        """Take the next piece of the log."""
+        whole = self._rest + text
+        end = max(whole.rfind("\n"), whole.rfind("\r")) + 1
+        self._rest = whole[end:][-LONGEST_REST:]
+        latest = max(
+            ((whole.rfind(text, 0, end), stage) for stage in self.stages for text in stage.texts),
+            key=lambda found: found[0],
+            default=(-1, None),
+        )
+        at, stage = latest
+        if stage is not None and at >= 0:
+            self.reached = _reached(stage, whole[at : _line_end(whole, at)])
+
+
+def _line_end(text: str, at: int) -> int:
+    found = re.compile(r"[\r\n]").search(text, at)
+    return found.start() if found else len(text)
+
+
+def _reached(stage: Stage, line: str) -> Reached:
+    found = stage.count.search(line) if stage.count else None
+    if found is None:
+        return Reached(stage.words)
+    done, total = int(found["done"]), int(found["total"])
+    return Reached(stage.words, min(done, total), total) if total else Reached(stage.words)
