@@ -9,6 +9,7 @@ from django.urls import reverse
 
 from deployments.lifecycle import JobState, StepState
 from deployments.models import Job, Launch
+from deployments.views.starting import starting
 from deployments.views.words import was_left
 from hosts.models import Gpu, Host
 
@@ -25,6 +26,7 @@ def outcome(job: Job) -> dict[str, Any]:
     proven = deployment.proven_revision if deployment else None
     return {
         "launch": launch,
+        "starting": starting(job, launch),
         "failed": failed,
         "left": left,
         "succeeded": job.state == JobState.SUCCEEDED,
