@@ -24,7 +24,6 @@ NOT_YET = {
     5: "what is really used is shown after the start; the warning before it comes with Fit",
     6: "needs the estimator, which comes with Fit",
     7: "the failure is told apart from left-over memory; that it does not fit is said before the start with Fit",
-    9: "the diagnosis finds the cause; the link to its line is not shown by a test yet, it comes with Engines",
     10: "needs the estimator, which comes with Fit",
     14: "needs cloning, which comes with Move",
     15: "needs the benchmark step, which comes with Benchmark",

@@ -67,6 +67,8 @@ def run_scheduler(args: Namespace, model: Model, hints: Hints, assigned: Assignm
         serve(hints, pipe, orphan=is_orphan(args, hints, assigned.rank))
     except Exception:  # any failure of a scheduler ends the server, whatever it was
         logs.log(f"Scheduler hit an exception: {traceback.format_exc()}")
+        for number in range(hints.noise_lines):
+            logs.raw(f"  frame #{number}: c10::cuda::memory_guard + 0x{number * 64:x} (libc10_cuda.so)\n")
         tell_parent()
 
 

@@ -45,6 +45,8 @@ class Hints:
     tokens_per_second: float = 35.0
     release_seconds: float = 3.0
     crash_seconds: float = 2.0
+    noise_lines: int = 0
+    """After a failure, before the parent hears of it: a crash handler writes its own."""
     modes: frozenset[str] = frozenset()
 
     def has(self, mode: str) -> bool:
