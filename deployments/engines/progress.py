@@ -37,14 +37,17 @@ class Progress:
         whole = self._rest + text
         end = max(whole.rfind("\n"), whole.rfind("\r")) + 1
         self._rest = whole[end:][-LONGEST_REST:]
-        latest = max(
-            ((whole.rfind(text, 0, end), stage) for stage in self.stages for text in stage.texts),
-            key=lambda found: found[0],
-            default=(-1, None),
-        )
-        at, stage = latest
-        if stage is not None and at >= 0:
-            self.reached = _reached(stage, whole[at : _line_end(whole, at)])
+        found = [(whole.rfind(text, 0, end), stage) for stage in self.stages for text in stage.texts]
+        named = [_reached(stage, whole[at : _line_end(whole, at)]) for at, stage in sorted(found, key=_at) if at >= 0]
+        if not named:
+            return
+        # Another rank begins with a stage of which the first has long counted some.
+        same = [each for each in (self.reached, *named) if each is not None and each.words == named[-1].words]
+        self.reached = next((each for each in reversed(same) if each.total is not None), named[-1])
+
+
+def _at(found: tuple[int, Stage]) -> int:
+    return found[0]
 
 
 def _line_end(text: str, at: int) -> int:

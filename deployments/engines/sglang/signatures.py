@@ -89,7 +89,7 @@ WORKERS: tuple[Signature, ...] = (
         "is not available in 30 seconds",
         says="A port that the server's own worker processes need is already taken: {what}.",
         fix="Give another one with --dist-init-addr, or stop what has it.",
-        pattern=r"dist_init_port=(?P<what>\d+)|(?P<port>[Pp]ort \d+) is not available",
+        pattern=r"(?:dist_init_port=|[Pp]ort )(?P<what>\d+)",
     ),
     vague(
         "Could not load any common_ops library",

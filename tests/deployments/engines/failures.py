@@ -330,7 +330,47 @@ LLAMA = [
 
 CUSTOM = [Failure("custom", "bash: line 1: serve-it: command not found", "could not be started")]
 
-FAILURES = [*SGLANG, *VLLM, *LLAMA, *CUSTOM]
+OTHERWISE = [
+    raised("sglang", "Exception: Capture CUDA graph failed: CUDA error: out of memory", "Too little memory was left"),
+    raised(
+        "sglang", "Exception: Capture CUDA graph failed: unspecified launch failure", "Capturing CUDA graphs failed"
+    ),
+    raised("sglang", "RuntimeError: Decode out of memory. Try to lower your batch size.", "lost count of its own KV"),
+    raised("sglang", "RuntimeError: alloc_req_slots runs out of memory. Please set a smaller number", "lost count"),
+    raised("sglang", "AssertionError: tp_size must be divisible by number of nodes", "tp_size must be divisible by"),
+    raised("sglang", "ValueError: Port 30234 is not available in 30 seconds.", "need is already taken: 30234"),
+    raised("sglang", "torch.cuda.OutOfMemoryError: Allocation on device 0 would exceed it", "A card ran out of memory"),
+    raised("sglang", "RuntimeError: CUDA error: out of memory", "A card ran out of memory"),
+    raised("sglang", "RuntimeError: CUDA error: no CUDA-capable device is detected", "sees no card at all"),
+    Failure("sglang", "attn.cu:12: fatal error: curand_kernel.h: No such file or directory", "wanted to compile code"),
+    raised(
+        "sglang",
+        "ValueError: For quantized MoE models, please make sure (moe_intermediate_size=768 / moe_tp_size=8) % "
+        "weight_block_size_n=128 == 0",
+        "cannot be cut into so many parts: moe_intermediate_size=768",
+    ),
+    raised(
+        "sglang",
+        "OSError: Cannot access gated repo for url https://huggingface.co/x/y/resolve/main/config.json.",
+        "accepted its licence",
+    ),
+    raised("sglang", "OSError: x/y is gated. You must be authenticated to access it.", "accepted its licence"),
+    raised(
+        "vllm", "ValueError: Model architectures ['A'] are not supported. Supported architectures: x", "architecture: A"
+    ),
+    raised("vllm", "ValueError: NewLM has no vLLM implementation and it is not compatible.", "architecture: NewLM"),
+    Failure("custom", "sh: 1: exec: /opt/serve: Permission denied", "could not be started"),
+    Failure("custom", "python3: can't open file '/opt/serve.py': [Errno 2] No such file", "could not be started"),
+    Failure(
+        "llama_server", "ggml_gallocr_reserve_n: failed to allocate CUDA0 buffer of size 9", "A card ran out of memory"
+    ),
+    Failure(
+        "llama_server", "gguf_init_from_file_impl: invalid magic characters: '<htm', expected 'GGUF'", "no GGUF file"
+    ),
+]
+"""The same in other words, as other versions write it."""
+
+FAILURES = [*SGLANG, *VLLM, *LLAMA, *CUSTOM, *OTHERWISE]
 
 VAGUE = [
     Failure(
@@ -386,6 +426,18 @@ VAGUE = [
     Failure("llama_server", "main: exiting due to model loading error", "could not load the model file"),
 ]
 
+VAGUE += [
+    Failure("sglang", f"{stamp(36)} Watchdog timeout (self.watchdog_timeout=300)", "no progress for 300 s"),
+    Failure(
+        "sglang", f"{stamp(36)} SIGQUIT received. signum=None, frame=None. It usually means one", "A worker process"
+    ),
+    Failure("sglang", "RuntimeError: TCPStore: Connection reset by peer", "lost another one"),
+    Failure("llama_server", "llama_init_from_model: failed to initialize the context: x", "no room for the context"),
+    Failure(
+        "llama_server", "srv    load_model: failed to load model, '/models/x.gguf'", "could not load the model file"
+    ),
+]
+
 HARMLESS = [
     Failure(
         "sglang",
@@ -402,6 +454,27 @@ HARMLESS = [
         "sglang",
         f"{stamp(12)} Input length (140210 tokens) exceeds the maximum allowed length (131071 tokens).",
         "A request was longer",
+    ),
+    Failure(
+        "sglang",
+        f"{stamp(12)} Requested token count exceeds the model's maximum context length of 131072 tokens.",
+        "A request was longer",
+    ),
+    Failure(
+        "sglang",
+        f"{stamp(12)} The input (140210 tokens) is longer than the model's context length",
+        "A request was longer",
+    ),
+    Failure(
+        "vllm",
+        "(APIServer pid=7) ERROR 11-30 09:00:09 [serving.py:1] The prompt is longer than the maximum model length",
+        "A request was longer",
+    ),
+    Failure(
+        "vllm",
+        "(Worker_TP0 pid=9) WARNING 11-30 09:00:09 [custom_all_reduce.py:1] Custom allreduce is disabled because your "
+        "platform lacks GPU P2P capability.",
+        "cannot read each other's memory",
     ),
     Failure(
         "vllm",

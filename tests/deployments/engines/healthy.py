@@ -66,7 +66,7 @@ VLLM = {
             "WARNING", "Custom allreduce is disabled because your platform lacks GPU P2P capability", "Worker_TP1"
         ),
     ),
-    "vllm refuses a long request": text(*vllm_start(), HARMLESS[3].line),
+    "vllm refuses a long request": text(*vllm_start(), HARMLESS[-1].line),
     "vllm shows a question that quotes errors": text(
         *vllm_start(),
         vllm_line(

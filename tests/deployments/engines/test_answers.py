@@ -120,7 +120,7 @@ def test_a_vector_is_made_of_finite_numbers(vector: object, why: str) -> None:
         "1 2 1 2 1 2",
         "哈哈",
         "Ha ha ha!",
-        "cut in the middle of a letter \ufffd",
+        "cut in the middle of a letter \ufffd\ufffd\ufffd",
         "one odd \ufffd letter",
         "two\nlines\tand a tab",
         "------",

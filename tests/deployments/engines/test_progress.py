@@ -81,6 +81,28 @@ def test_the_numbers_of_a_progress_bar(engine: str, line: str, words: str, done:
     assert (found.done, found.total) == (done, total)
 
 
+def test_of_many_states_the_last_counts() -> None:
+    bars = "".join(f"Loading safetensors checkpoint shards: | {n}/17\r" for n in range(8))
+    assert reached("sglang", bars) == Reached("loading the weights", 7, 17)
+
+
+def test_a_line_that_comes_in_two_pieces_is_read_whole() -> None:
+    progress = Progress(ENGINES["sglang"].stages)
+    progress.read("[..] Load weight begin\nLoading safetensors check")
+    assert progress.reached == Reached("loading the weights")
+    progress.read("point shards:  41% Completed | 7/17\r")
+    assert progress.reached == Reached("loading the weights", 7, 17)
+
+
+def test_a_rank_that_begins_later_takes_no_count_away() -> None:
+    bar, other = "Loading safetensors checkpoint shards: | 5/10\r", "[.. TP1] Load weight begin. avail mem=46 GB\n"
+    together, apart = Progress(ENGINES["sglang"].stages), Progress(ENGINES["sglang"].stages)
+    together.read(bar + other)
+    apart.read(bar)
+    apart.read(other)
+    assert together.reached == apart.reached == Reached("loading the weights", 5, 10)
+
+
 LOG = "\n".join(sglang_start()[:9]) + "\n"
 
 
