@@ -7,7 +7,7 @@ from datetime import datetime
 
 from deployments.decisions.readiness import usual
 from deployments.engines.progress import Reached
-from deployments.lifecycle import StepState
+from deployments.lifecycle import CLAIMABLE, StepState
 from deployments.models import Job, Launch
 from deployments.starts import last_starts
 
@@ -23,8 +23,16 @@ class Starting:
 
 
 def starting(job: Job, launch: Launch | None) -> Starting | None:
-    """The start that a job follows now; None when it follows none. Reads ``job.steps`` (prefetch it)."""
-    if not job.is_active or launch is None or launch.started_at is None or launch.ready_at or job.deployment is None:
+    """The start that a job follows now; None when it follows none, as while it waits for a person: then the question
+    says how far it was. Reads ``job.steps`` (prefetch it).
+    """
+    if (
+        job.state not in CLAIMABLE
+        or launch is None
+        or launch.started_at is None
+        or launch.ready_at
+        or job.deployment is None
+    ):
         return None
     step = next((step for step in job.steps.all() if step.name == "check" and step.state == StepState.RUNNING), None)
     if step is None:

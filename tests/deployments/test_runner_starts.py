@@ -14,13 +14,13 @@ from django.test import Client
 from django.utils import timezone
 
 from deployments.lifecycle import CheckStatus, JobKind, JobState, LaunchState, StepState
-from deployments.models import Check, Launch
+from deployments.models import Check, Job, Launch
 from deployments.steps import following
 from tests.deployments.machine import Proc
 from tests.deployments.support import OOM, READY, Story
 from tests.factories import make_launch, make_revision
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.jobs]
 ClientOf = Callable[[User], Client]
 NOT_FOUND = (404, b'{"detail": "Not Found"}')
 
@@ -235,7 +235,10 @@ def test_the_page_shows_how_far_a_start_is_and_what_is_usual(
     row = make_launch(idle.deployment, state="ended", started_at=began)
     Launch.objects.filter(pk=row.pk).update(ready_at=began + timedelta(seconds=245))
     waits(idle, "Loading safetensors checkpoint shards:  41% Completed | 7/17 [00:01<00:02]\n")
+    assert "start-bar" not in client_of(operator).get(f"/jobs/{idle.job.pk}/").content.decode()
+    Job.objects.update(state=JobState.RUNNING)
     page = client_of(operator).get(f"/jobs/{idle.job.pk}/").content.decode()
+    Job.objects.update(state=JobState.WAITING)
     assert "Starting: loading the weights" in page and "7 of 17" in page
     assert '<progress class="start-bar" max="17" value="7"' in page
     assert "usually" in page and "4 min 5 s" in page and "data-since=" in page
@@ -249,5 +252,6 @@ def test_without_a_word_of_the_log_the_page_says_only_for_how_long(
     idle: Story, client_of: ClientOf, operator: User
 ) -> None:
     waits(idle, "")
+    Job.objects.update(state=JobState.RUNNING)
     page = client_of(operator).get(f"/jobs/{idle.job.pk}/").content.decode()
     assert "How long it usually takes is not known yet" in page and "start-bar" not in page

@@ -14,6 +14,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
 
+from lab.fleet import Fleet
+from lab.host import Host
+from tests.e2e import steps
 from tests.support.fixtures import fleet
 from tests.support.waiting import until
 
@@ -125,3 +128,11 @@ def page(browser: Browser, panel: RunningPanel) -> Iterator[Page]:
     yield opened
     context.close()
     assert not complaints
+
+
+@pytest.fixture(scope="package")
+def gpu2(page: Page, fleet: Fleet) -> Host:
+    """A host that was added in the browser."""
+    machine = fleet.host("gpu2")
+    steps.add_ssh_host(page, machine)
+    return machine

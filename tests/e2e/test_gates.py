@@ -16,13 +16,6 @@ NOT_FREE = "The cards are not free"
 UNMEASURED = "Whether the cards are free could not be measured"
 
 
-@pytest.fixture(scope="module")
-def gpu2(page: Page, fleet: Fleet) -> Host:
-    machine = fleet.host("gpu2")
-    steps.add_ssh_host(page, machine)
-    return machine
-
-
 def deploy_standin(page: Page, name: str, port: int, *options: str) -> None:
     command = " ".join([STANDIN.format(port=port), *options])
     steps.make_profile(page, name=name, engine="custom", command=command, ready="standin ready")
