@@ -1,12 +1,13 @@
 """Write a tiny random Llama checkpoint that the real llama.cpp loads: `python -m lab.engines.tiny_gguf OUT.gguf`.
 
-Half a megabyte, made in a fraction of a second, always the same bytes of weights. It speaks nonsense.
+Half a megabyte, made in a fraction of a second, always the same bytes of weights. It speaks nonsense, in letters.
 """
 
 import sys
 from pathlib import Path
 
 LAYERS, WIDTH, HEADS, FEED_FORWARD, CONTEXT = 2, 64, 4, 128, 512
+SPECIALS = 3 + 256
 _NORMAL, _UNKNOWN, _CONTROL, _BYTE = 1, 2, 3, 6
 
 
@@ -63,7 +64,9 @@ def _add_weights(writer, *, vocabulary: int) -> None:  # type: ignore[no-untyped
 
     add("token_embd.weight", vocabulary, WIDTH)
     add_norm("output_norm.weight")
-    add("output.weight", vocabulary, WIDTH)
+    output = (random.standard_normal((vocabulary, WIDTH)) * 0.05).astype(numpy.float32)
+    output[:SPECIALS] = 0  # it says letters, never single bytes: those would not be text
+    writer.add_tensor("output.weight", output)
     for block in (f"blk.{layer}" for layer in range(LAYERS)):
         for part in ("attn_q", "attn_k", "attn_v", "attn_output"):
             add(f"{block}.{part}.weight", WIDTH, WIDTH)
