@@ -131,6 +131,14 @@ def test_a_server_that_wants_a_key_we_do_not_have_says_so(idle: Story) -> None:
     assert shown.status == "unknown" and "status 401" in shown.detail and "deployment's page" in shown.detail
 
 
+def test_a_server_that_refuses_its_own_key_does_not_answer_as_it_should(locked: Story) -> None:
+    locked.host.pages["/v1/completions"] = (401, b'{"error": "Unauthorized"}')
+    locked.request(JobKind.START, way_back=False)
+    locked.approve()
+    assert locked.work().state == JobState.FAILED
+    assert "does not take the API key that it was given" in locked.job.summary
+
+
 def test_what_serves_is_asked_with_the_key_it_was_started_with(serving: Story, put: Put) -> None:
     put(serving)
     launch = Launch.objects.get()
