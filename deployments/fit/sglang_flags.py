@@ -69,10 +69,9 @@ def read_settings(asked: Asked, model: Model) -> Settings:
     if speculation is not None and running is None:
         running = SPECULATIVE_RUNNING
     old = asked.release is not None and asked.release < NEWER
-    # 0.5.9 quietly switches the radix cache off for hybrid models with speculative decoding.
-    radix = not flags.has("--disable-radix-cache") and not (
-        old and model.linear is not None and speculation is not None
-    )
+    radix = not flags.has("--disable-radix-cache")
+    if old and model.linear is not None and speculation is not None and not _extra_buffer(flags):
+        radix = False  # 0.5.9 quietly switches it off for hybrid models with drafts
     return Settings(
         cards=cards,
         stages=stages,
@@ -130,10 +129,14 @@ def _slots_per_request(flags: Arguments, radix: bool, *, drafts_in_old: bool) ->
     """State slots that a request may need: its own, and those that the radix cache keeps of it."""
     if not radix:
         return 1
-    names = ("--mamba-scheduler-strategy", "--mamba-radix-cache-strategy")
-    if (flags.text(*names) or "").startswith("extra_buffer"):
+    if _extra_buffer(flags):
         return 4 if drafts_in_old or flags.has("--disable-overlap-schedule") else 5
     return 3
+
+
+def _extra_buffer(flags: Arguments) -> bool:
+    strategy = flags.text("--mamba-scheduler-strategy", "--mamba-radix-cache-strategy")
+    return strategy is not None and strategy.startswith("extra_buffer")
 
 
 def _state_slots(flags: Arguments, sharing: int, *, running: int | None) -> int | None:

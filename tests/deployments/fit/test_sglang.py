@@ -15,7 +15,7 @@ from deployments.fit.estimate import Estimate, Verdict, estimate
 from deployments.fit.files import IndexFacts
 from deployments.fit.model import Model, read_model
 from deployments.fit.outcome import KV, RUNNING, STATE
-from deployments.fit.sglang_flags import read_settings
+from deployments.fit.sglang_flags import piecewise_sizes, read_settings
 from deployments.fit.span import Span
 from tests.deployments.fit import models
 from tests.deployments.fit.models import GIB, files
@@ -213,6 +213,8 @@ def test_the_precision_that_is_really_used(flags: str, checkpoint: bool, precisi
         ("--tp 8", 8, 183359, "0.5.9", 0.852),
         ("", 1, 32607, "0.5.9", 0.885),
         ("--tp 2", 2, 24564, "0.5.9", 0.842),
+        ("--chunked-prefill-size 2048", 1, 81559, "0.5.9", 0.874),
+        ("", 1, 183359, "0.5.11", 0.854),
         ("--tp 2 --mem-fraction-static 0.5", 2, 24564, "0.5.9", 0.5),
     ],
 )  # fmt: skip
@@ -224,6 +226,11 @@ def test_the_fraction_that_is_chosen_automatically(
     known = read_model(found.model)
     assert isinstance(known, Model)
     assert read_settings(found, known).fraction == Span.exactly(fraction)
+
+
+def test_sizes_that_get_a_graph() -> None:
+    """As the log of row 7 counts them."""
+    assert (piecewise_sizes(16384), piecewise_sizes(2048)) == (74, 42)
 
 
 def test_an_unknown_version_widens_the_fraction() -> None:
@@ -277,9 +284,12 @@ def test_a_checkpoint_that_switches_to_fp8_is_noted() -> None:
 
 def test_hybrid_models_with_drafts_in_0_5_9_have_no_radix_cache() -> None:
     """One slot for each request, and no share by the ratio."""
-    old = estimate(replace(of_story_7(), version="0.5.9"))
-    assert old.outcome is not None and old.outcome.pools.slots == Span.exactly(48)
-    assert old.outcome.pools.slots_per_request == 1
+    plain = replace(of_story_7("--mamba-scheduler-strategy no_buffer"), version="0.5.9")
+    old = pools_of(estimate(plain))
+    assert (old.slots, old.slots_per_request) == (Span.exactly(48), 1)
+    assert pools_of(estimate(replace(plain, version="0.5.11"))).slots_per_request == 3
+    assert pools_of(estimate(replace(of_story_7(), version="0.5.9"))).slots_per_request == 4
+    assert pools_of(estimate(of_story_7())).slots_per_request == 5
 
 
 def test_what_stays_outside_the_fraction_must_hold_the_rest() -> None:
