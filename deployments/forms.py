@@ -15,6 +15,7 @@ from deployments.engines.custom import CUSTOM
 from deployments.engines.registry import ENGINES, engine_of
 from deployments.engines.versions import stated
 from deployments.models import Deployment, Profile, Revision
+from deployments.plan.ways import CHOICES, LABELS, By, Way
 from hosts.models import Gpu, Host
 
 PK = re.compile(r"[0-9]{1,18}", re.ASCII)
@@ -225,6 +226,21 @@ class DeploymentForm(forms.ModelForm):
         widget=forms.TextInput(attrs=PLAIN),
     )
 
+    started_by = forms.ChoiceField(
+        label="How its server is started",
+        required=False,
+        choices=[(str(by), LABELS[by]) for by in CHOICES],
+        help_text="The plan of each job says which way is taken, and why.",
+    )
+    started_by_name = forms.CharField(
+        label="Its name on the host",
+        required=False,
+        max_length=240,
+        help_text="The unit, as in chat.service; the container, as in chat; of compose the project and the service, as "
+        "in llm/chat.",
+        widget=forms.TextInput(attrs=PLAIN),
+    )
+
     class Meta:
         model = Deployment
         field_classes = dict.fromkeys(NUMBERS, PlainIntegerField)
@@ -285,6 +301,8 @@ class DeploymentForm(forms.ModelForm):
             place = self.instance.placement
             self.initial.update(host=place.host_id, gpus=place.gpu_uuids)
             self.initial["co_tenants"] = ", ".join(self.instance.co_tenants)
+            way = Way.of(self.instance.started_by)
+            self.initial.update(started_by=str(way.by), started_by_name=way.name)
             self.initial["shares_with"] = [other.pk for other in self.instance.shares_with.all()]
         shares_with = self.fields["shares_with"]
         assert isinstance(shares_with, forms.ModelMultipleChoiceField)
@@ -322,7 +340,17 @@ class DeploymentForm(forms.ModelForm):
             cleaned["shares_with"] = [other for other in cleaned["shares_with"] if _same_machine(other, host)]
         if host and own and not cleaned["gpus"]:
             self.add_error("gpus", f"Tick the cards of {host} that the server uses.")
+        self._set_way(cleaned)
         return cleaned
+
+    def _set_way(self, cleaned: dict[str, Any]) -> None:
+        """What was chosen, and the name for it, are one setting."""
+        try:
+            way = Way.named(By(cleaned.get("started_by") or ""), cleaned.get("started_by_name", "").strip())
+        except ValueError as problem:
+            self.add_error("started_by_name", str(problem))
+            return
+        self.instance.started_by = str(way)
 
 
 def _same_machine(other: Deployment, host: Host) -> bool:

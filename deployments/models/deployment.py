@@ -78,6 +78,9 @@ class Deployment(models.Model):
     approval_minutes = models.PositiveIntegerField(
         default=30, validators=[MinValueValidator(1), MaxValueValidator(10_080)]
     )
+    started_by = models.CharField(
+        max_length=260, blank=True, help_text="The way its server is started (plan/ways.py); empty: as what serves now."
+    )
 
     state = models.CharField(max_length=16, choices=choices(ServiceState), default=ServiceState.UNKNOWN.value)
     state_since = models.DateTimeField(null=True, blank=True)

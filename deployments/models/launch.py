@@ -22,6 +22,7 @@ class Launch(models.Model):
     host = models.ForeignKey("hosts.Host", models.SET_NULL, null=True, related_name="launches")
     state = models.CharField(max_length=12, choices=choices(LaunchState), default=LaunchState.INTENDED.value)
     directory = models.CharField(max_length=500, blank=True, help_text="Its own directory on the host.")
+    started_by = models.CharField(max_length=260, blank=True, help_text="The way it was started (plan/ways.py).")
 
     boot_id = models.CharField(max_length=36, blank=True)
     pid_namespace = models.CharField(max_length=64, blank=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from django.db.models import Q
 
@@ -14,6 +14,7 @@ from deployments.engines.base import HttpRequest
 from deployments.engines.versions import program_with_version
 from deployments.lifecycle import JobKind
 from deployments.models import Launch, Revision
+from deployments.plan.asking import ask_starter, closed_to
 from deployments.plan.cards import Card, Held, holders, labels_of
 from deployments.plan.collect_flags import check_flags
 from deployments.plan.inputs import PlanInput, Recipe
@@ -24,6 +25,8 @@ from deployments.plan.plan import Plan, make_plan, paths_needed
 from deployments.plan.port import passed_on_by
 from deployments.plan.serving import KnownLaunch
 from deployments.plan.sharing import Rules
+from deployments.plan.start import LINGER
+from deployments.plan.ways import NAMED, Way
 from deployments.remote import run as remote
 from hosts.probe.facts import HostFacts
 from hosts.probe.frames import Unknown
@@ -76,6 +79,8 @@ def plan_for(ctx: StepContext, *, adopt: bool = True) -> Plan:
             secrets_lost=secrets.why_not_opened(ctx.deployment) if new else None,
             engine_version=engine_version(ctx, new),
             flags=check_flags(ctx, ctx.job.revision),
+            started_by=Way.of(ctx.deployment.started_by),
+            login=ctx.host.user or "root",
             adopt=adopt,
             stop_seconds=ctx.deployment.term_seconds + ctx.deployment.kill_seconds,
         ),
@@ -90,9 +95,18 @@ def _made(ctx: StepContext, asked: PlanInput) -> Plan:
     if not made.serving.processes and asked.adopt and (pids := unasked(asked.facts, labels_of(asked.cards))):
         asked = replace(asked, facts=with_details(ctx, asked.facts, pids))
         made = make_plan(asked)
-    if made.manager is None or not asked.stops:
-        return made
-    return make_plan(replace(asked, told=_ask_manager(ctx, made.manager)))
+    more: dict[str, Any] = {}
+    if made.manager is not None and asked.stops:
+        more["told"] = _ask_manager(ctx, made.manager)
+    if made.start is not None and made.start.way.by in NAMED:
+        image = str(asked.new.container.get("image", "")) if asked.new is not None else ""
+        more["starter"] = ask_starter(ctx, made.start.way, made.start.tool, image=image)
+    kept = made.start.kept if made.start is not None else None
+    if kept is not None and kept.uid is not None and kept.gid is not None and asked.new is not None:
+        model = asked.engine.model_path(asked.new.argv)
+        paths = [path for path in (model, asked.new.workdir) if path]
+        more["closed"] = closed_to(ctx, kept.uid, kept.gid, paths)
+    return make_plan(replace(asked, **more)) if more else made
 
 
 def _ask_manager(ctx: StepContext, manager: Manager) -> Told:
@@ -260,6 +274,7 @@ def known_launch(launch: Launch | None) -> KnownLaunch | None:
         sent.get("env", {}),
         sent.get("workdir", ""),
         sent.get("container", {}),
+        Way.of(launch.started_by),
     )
 
 
@@ -288,6 +303,7 @@ def names_asked(ctx: StepContext) -> tuple[str, ...]:
 def _look(ctx: StepContext, new: Recipe | None, launch: Launch | None) -> HostFacts:
     pids = [launch.pid] if launch is not None and launch.pid is not None else []
     port = new.port if new else ctx.deployment.port
+    login = ctx.host.user or "root"
     with ctx.link() as transport:
         return probe(
             transport,
@@ -295,7 +311,7 @@ def _look(ctx: StepContext, new: Recipe | None, launch: Launch | None) -> HostFa
             timeout=PROBE_SECONDS,
             ports=sorted({port, ctx.deployment.port}),
             pids=pids,
-            paths=paths_needed(ctx.engine, new),
+            paths=[*paths_needed(ctx.engine, new), *([LINGER + login] if new and login != "root" else [])],
             sudo=ctx.host.sudo,
             tick=ctx.tick,
         )

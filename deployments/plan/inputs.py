@@ -10,10 +10,13 @@ from typing import Any
 from deployments.engines.base import Engine
 from deployments.flags import settings_of
 from deployments.plan.cards import Card
+from deployments.plan.container_change import ContainerTold
 from deployments.plan.flagcheck import NOT_CHECKED, FlagCheck
 from deployments.plan.manager_answers import NOTHING_TOLD, Told
 from deployments.plan.serving import KnownLaunch
 from deployments.plan.sharing import Rules
+from deployments.plan.unit_change import UnitTold
+from deployments.plan.ways import AUTO, Way
 from hosts.probe.facts import HostFacts
 from hosts.probe.frames import Unknown
 
@@ -34,6 +37,7 @@ class Recipe:
     workdir: str = ""
     env: Mapping[str, str] = field(default_factory=dict)
     container: Mapping[str, Any] = field(default_factory=dict)
+    """Of a revision that is a docker run: its tool, image and options."""
     engine_versions: str = ""
     """Those that it is known to be good with; empty: any."""
 
@@ -76,6 +80,14 @@ class PlanInput:
     """The one that is installed; None: nobody asked, for any is good."""
     flags: FlagCheck = NOT_CHECKED
     """What the engine on the host makes of the flags of what is to be launched."""
+    started_by: Way = AUTO
+    """How the deployment says that its server is started."""
+    starter: UnitTold | ContainerTold | Unknown | None = None
+    """What the unit or container would start, by which the deployment is started; None: not asked."""
+    closed: tuple[str, ...] | Unknown = ()
+    """Paths that the user who runs the server may not read, where that is not the login."""
+    login: str = "root"
+    """Of the panel on the host."""
     adopt: bool = True
     """May an engine on the port be this deployment's, though it was not launched by us?"""
 

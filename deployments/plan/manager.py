@@ -84,6 +84,11 @@ class Manager:
         """The command that has it start the server again."""
         return self._tool_argv("start", sudo=sudo)
 
+    @property
+    def tool_words(self) -> list[str]:
+        """How its tool is called by whoever may, before the verb."""
+        return self._tool_argv("", sudo=False)[:-2]
+
     def _tool_argv(self, verb: str, *options: str, sudo: bool) -> list[str]:
         as_root = ["sudo", "-n"] if sudo else []
         if self.kind == ManagerKind.UNIT and self.user is not None:
@@ -220,7 +225,7 @@ def _is_passed_on(comm: str) -> bool:
     return comm in PASSED_ON or comm.startswith(PARTS)
 
 
-def _wraps(comm: str) -> bool:
+def is_wrapper(comm: str) -> bool:
     """Does a process of this name only start the server? A script that is run by its own name has that name."""
     return _is_passed_on(comm) or comm in SHELLS or comm.endswith(".sh")
 
@@ -247,6 +252,6 @@ def beside(facts: HostFacts, serving: Serving, manager: Manager | None) -> tuple
     if manager is None or isinstance(facts.processes, Unknown) or serving.root is None:
         return ()
     table = facts.processes
-    known = serving.pids | {process.pid for process in ancestors(table, serving.root) if _wraps(process.comm)}
+    known = serving.pids | {process.pid for process in ancestors(table, serving.root) if is_wrapper(process.comm)}
     others = [table.by_pid[pid] for pid in manager.told.members if pid in table.by_pid and pid not in known]
     return tuple(process for process in others if not process.is_dead_zombie)

@@ -17,8 +17,13 @@ def must_confirm(manager: Manager | None, beside: Sequence[Process]) -> bool:
     return manager is not None and (not manager.can_be_asked or bool(beside))
 
 
-def managed_warnings(asked: PlanInput, manager: Manager | None, beside: Sequence[Process]) -> list[dict[str, Any]]:
-    """What restarts the server by itself has to stop it, or else what is killed comes back."""
+def managed_warnings(
+    asked: PlanInput, manager: Manager | None, beside: Sequence[Process], *, stays: bool = False
+) -> list[dict[str, Any]]:
+    """What restarts the server by itself has to stop it, or else what is killed comes back.
+
+    ``stays``: the manager looks after the new server too, or was made by us for the old one alone.
+    """
     if manager is None or not asked.stops:
         return []
     if manager.kind == ManagerKind.SCHEDULER:
@@ -41,7 +46,8 @@ def managed_warnings(asked: PlanInput, manager: Manager | None, beside: Sequence
         ]
     if not manager.can_be_asked:
         return [_not_asked(asked, manager)]
-    return [*_ended_too(manager, beside), *_slower_than_the_job(asked, manager), *_after_the_stop(asked, manager)]
+    after = _after_the_stop(asked, manager, stays=stays)
+    return [*_ended_too(manager, beside), *_slower_than_the_job(asked, manager), *after]
 
 
 def _not_asked(asked: PlanInput, manager: Manager) -> dict[str, Any]:
@@ -90,7 +96,7 @@ def _slower_than_the_job(asked: PlanInput, manager: Manager) -> list[dict[str, A
     ]
 
 
-def _after_the_stop(asked: PlanInput, manager: Manager) -> list[dict[str, Any]]:
+def _after_the_stop(asked: PlanInput, manager: Manager, *, stays: bool) -> list[dict[str, Any]]:
     """What becomes of the manager's own server once ours is to take its place."""
     found = []
     if manager.told.triggers:
@@ -101,6 +107,8 @@ def _after_the_stop(asked: PlanInput, manager: Manager) -> list[dict[str, Any]]:
                 f"Stop {' and '.join(manager.told.triggers)} on {asked.host} first.",
             )
         )
+    if stays:
+        return found
     if asked.new is None:
         return found + _returns_at_boot(asked, manager)
     when = {

@@ -15,6 +15,7 @@ from deployments.plan.flagcheck import FlagCheck
 from deployments.plan.inputs import HOME, LEAST_DISK_MIB, PlanInput
 from deployments.plan.manager import Manager
 from deployments.plan.serving import Serving
+from deployments.plan.start import LINGER
 from deployments.plan.words import user_of
 from hosts.probe.facts import HostFacts
 from hosts.probe.frames import Unknown
@@ -104,6 +105,8 @@ def disk(asked: PlanInput) -> dict[str, Any]:
     """Room on the file systems that the launch needs."""
     rows = []
     for path, space in asked.facts.disks.items():
+        if path.startswith(LINGER):
+            continue
         label = "Home of the login" if path == HOME else path
         if isinstance(space, Unknown):
             rows.append(_row(label, "unknown", "unknown", space.reason))

@@ -31,8 +31,11 @@ from deployments.plan.page import (
     usable_table,
     way_back,
 )
+from deployments.plan.preflight import preflight_warnings
 from deployments.plan.serving import KnownLaunch, Serving, find_serving
 from deployments.plan.sharing import Planned
+from deployments.plan.start import Start, choose_start, is_made_for, is_started_by
+from deployments.plan.start_page import start_table, start_warnings
 from deployments.plan.warnings import warnings_of
 from hosts.probe.facts import HostFacts
 from hosts.probe.frames import Unknown
@@ -52,6 +55,8 @@ class Plan:
     manager: Manager | None
     beside: tuple[Process, ...] = ()
     """Who would be ended with the server, because its manager ends its whole unit or container."""
+    start: Start | None = None
+    """How the new server will be started; None where none is."""
     newest: int = 0
     """The start time of the youngest process at the time of the look: who starts later was not there."""
 
@@ -87,6 +92,9 @@ def make_plan(asked: PlanInput) -> Plan:
     if isinstance(facts.host, Unknown):
         raise CannotPlan(facts.host.reason)
     manager = _manager(asked, serving)
+    own = manager is not None and is_made_for(asked.launch, manager)
+    if own:  # all of it is the server's, whoever has left its tree
+        serving = replace(serving, processes=(*serving.processes, *beside(facts, serving, manager)))
     ours = {(process.pid, process.start_time) for process in serving.processes}
     seen_from = asked.node_facts or facts
     labels = labels_of(asked.cards)
@@ -97,14 +105,24 @@ def make_plan(asked: PlanInput) -> Plan:
     usable = cards_usable(
         facts, asked.node_facts or facts, asked.cards, host=asked.host, machine=asked.machine or asked.host
     )
-    also = beside(facts, serving, manager) if asked.stops else ()
-    managed = managed_warnings(asked, manager, also)
+    start = choose_start(asked, manager, serving) if asked.new is not None else None
+    also = beside(facts, serving, manager) if asked.stops and not own else ()
+    stays = own or (start is not None and manager is not None and start.goes_through(manager))
+    managed = managed_warnings(asked, manager, also, stays=stays)
+    if start is not None:
+        managed += [*preflight_warnings(asked, start), *start_warnings(asked, serving, start)]
     warnings = warnings_of(asked, serving, cards=cards, usable=usable, managed=managed, others=others)
     before = _settings_before(asked, serving)
-    binding = _binding(asked, serving, manager, others, warnings, also)
+    binding = {**_binding(asked, serving, manager, others, warnings, also), "start": start and start.as_data}
     data = {
         "version": VERSION,
-        "sections": [place(asked, facts, manager), cards_table(cards, asked), *usable_table(usable), disk(asked)],
+        "sections": [
+            place(asked, facts, manager),
+            cards_table(cards, asked),
+            *usable_table(usable),
+            disk(asked),
+            *start_table(start),
+        ],
         "stops": [described(process.pid, facts, serving) for process in serving.processes] if asked.stops else [],
         "untouched": [stranger(holder, seen_from) for holder in held.strangers],
         "co_tenants": co_tenants,
@@ -115,6 +133,7 @@ def make_plan(asked: PlanInput) -> Plan:
         ),
         "flags_before": "Running" if serving.root else "Last start" if before else "",
         "launch": launched(asked),
+        "start": start and start.as_data,
         "warnings": warnings,
         "blocked": any(warning["blocks"] for warning in warnings),
         "way_back": way_back(asked, serving, manager),
@@ -122,7 +141,7 @@ def make_plan(asked: PlanInput) -> Plan:
         "requests_unknown": "",
         "binding": binding,
     }
-    return Plan(data, hash_of(binding), serving, cards, manager, also, _newest(facts))
+    return Plan(data, hash_of(binding), serving, cards, manager, also, start, _newest(facts))
 
 
 def _serving(asked: PlanInput) -> Serving:
@@ -147,13 +166,14 @@ def _serving(asked: PlanInput) -> Serving:
 
 def _manager(asked: PlanInput, serving: Serving) -> Manager | None:
     """What restarts the server. Nobody restarts one of our own launch: the shell above it is our wrapper, and the unit
-    around it is that of the login, or of the panel itself."""
+    around it is that of the login, or of the panel itself, unless it is the one by which we have started it."""
     manager = find_manager(asked.facts, serving)
     if isinstance(manager, Unknown):
         raise CannotPlan(f"What manages the server could not be seen: {manager.reason}")
-    if manager is None or (
-        serving.is_launched and manager.kind in (ManagerKind.SHELL, ManagerKind.PARENT, ManagerKind.UNIT)
-    ):
+    if manager is None:
+        return None
+    ours = serving.is_launched and manager.kind in (ManagerKind.SHELL, ManagerKind.PARENT, ManagerKind.UNIT)
+    if ours and not is_started_by(asked.launch, manager):
         return None
     return replace(manager, told=asked.told)
 
@@ -213,6 +233,7 @@ def what_changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
         + _who_differs(old, new, "co_tenants"),
         "secrets": "the secrets that the server is given",
         "blocked": "what stands in the way",
+        "start": "how the server is started",
     }
     return [text for key, text in words.items() if before.get(key) != now.get(key)]
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from deployments.plan.marks import marks, undecided
+from deployments.plan.ways import AUTO, Way
 from hosts.probe.facts import HostFacts
 from hosts.probe.frames import Unknown
 from hosts.probe.processes import HostIdentity, Process, ProcessTable
@@ -24,6 +25,7 @@ class KnownLaunch:
     env: Mapping[str, str] = field(default_factory=dict)
     workdir: str = ""
     container: Mapping[str, Any] = field(default_factory=dict)
+    started_by: Way = AUTO
 
 
 @dataclass(frozen=True)

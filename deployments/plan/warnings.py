@@ -80,7 +80,7 @@ def _blocking(asked: PlanInput, serving: Serving, cards: Sequence[CardSeen]) -> 
             )
         )
     if asked.new is not None:
-        found += _contained(asked.new) + _no_card(asked) + _missing(asked, asked.new) + _other_cards(asked, asked.new)
+        found += _no_card(asked) + _missing(asked, asked.new) + _other_cards(asked, asked.new)
         found += _secrets(asked, asked.new)
     if asked.kind == "start" and serving.processes:
         found.append(
@@ -194,19 +194,6 @@ def _scheduled(asked: PlanInput) -> list[dict[str, Any]]:
             f"{asked.host} is a node of {name}.",
             f"{name} hands out its cards to jobs and does not see a server that Relaunch starts: both may use a card.",
             f"Have the cards taken out of {name}'s hands first, by whoever looks after it.",
-        )
-    ]
-
-
-def _contained(new: Recipe) -> list[dict[str, Any]]:
-    if not new.container:
-        return []
-    return [
-        warning(
-            f"{new.name} runs in a container, which Relaunch cannot start yet.",
-            f"Its {new.container['tool']} run is kept and shown, but nothing starts it.",
-            "Start a revision without a container, or start the container by hand.",
-            blocks=True,
         )
     ]
 

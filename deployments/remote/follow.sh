@@ -98,6 +98,15 @@ is_below() {
     return 1
 }
 
+# docker's own process that passes a port of the host on to the launch's container, known by the container's address.
+passes_on() {
+    COMM=''
+    read -r COMM 2> /dev/null < "/proc/$1/comm"
+    [ "$COMM" = docker-proxy ] || return 1
+    ADDRESS=$(tr '\0' '\n' 2> /dev/null < "/proc/$1/cmdline" | sed -n '/^-container-ip$/{n;p;q;}')
+    [ -n "$ADDRESS" ] && grep -qwF -- "$ADDRESS" "/proc/$PID/net/fib_trie" 2> /dev/null
+}
+
 tell_listener() {
     INODES=$(listening_on "$PORT")
     [ "$INODES" != "$LISTENS" ] || return 0
@@ -105,7 +114,7 @@ tell_listener() {
     [ -n "$INODES" ] || { say listen nobody; return 0; }
     FILES=''
     for ENTRY in /proc/[0-9]*; do
-        is_below "${ENTRY#/proc/}" && FILES="$FILES $(ls -lq "$ENTRY/fd" 2> /dev/null)"
+        { is_below "${ENTRY#/proc/}" || passes_on "${ENTRY#/proc/}"; } && FILES="$FILES $(ls -lq "$ENTRY/fd" 2> /dev/null)"
     done
     # One that is another's is enough: it may take what is sent to the server.
     for INODE in $INODES; do
@@ -139,6 +148,12 @@ while :; do
     if [ "$ALIVE" = 0 ]; then
         CODE=unknown
         [ -r "$DIR/exit" ] || sleep 0.2
+        # The output of a unit or container is copied by follower.sh: its last words come a moment later.
+        LEFT=80
+        while [ -p "$DIR/output" ] && [ ! -r "$DIR/exit" ] && [ "$LEFT" -gt 0 ]; do
+            sleep 0.1
+            LEFT=$((LEFT - 1))
+        done
         [ -r "$DIR/exit" ] && read -r CODE < "$DIR/exit"
         send_log
         say exited "$CODE"

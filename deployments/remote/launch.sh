@@ -1,7 +1,7 @@
 # Start one server, once. Sent again with the same LAUNCH it only tells what became of it.
 # MUSTS: as NEEDS, of a launch whose risk a person took.
-# RUN: text of the wrapper. LIMITS: "uuid=MiB" words, memory in use at most. NEEDS: of the cards that have co-tenants,
-# memory free at least. PORT. PROGRAM. WORKDIR. FORCE: 1 = a person took the risk.
+# RUN: text of the wrapper, which start.sh starts. LIMITS: "uuid=MiB" words, memory in use at most. NEEDS: of the cards
+# that have co-tenants, memory free at least. PORT. PROGRAM. WORKDIR. FORCE: 1 = a person took the risk.
 # SECRETS: what the wrapper sets in the server's environment alone. SETTINGS: the engine's own file, with its key.
 same_boot
 take_fence
@@ -140,16 +140,5 @@ mkdir "$DIR" 2> /dev/null || refuse "cannot make $DIR: the disk may be full"
 { keep secrets "$SECRETS" && keep settings.yaml "$SETTINGS" && printf '%s' "$RUN" > "$DIR/run" && : > "$DIR/log" && printf '%s\n' "$LAUNCH" > "$BASE/live.new"; } 2> /dev/null &&
     mv "$BASE/live.new" "$BASE/live" || { rm -rf "$DIR"; refuse "cannot write in $DIR: the disk may be full"; }
 SECRETS='' SETTINGS='' # a login that exports variables of these names would hand them on
-# -f and no "&": a background job of a shell would ignore SIGINT and SIGQUIT for ever, and its children too. Where we
-# are below one ourselves (the panel's own machine, a panel started with "&"), only env can undo it, since coreutils 8.31.
-RESET=''
-while read -r KEY MASK; do [ "$KEY" != SigIgn: ] || break; done < /proc/self/status
-MASK=${MASK:-6} # of signals; SIGINT is the second, SIGQUIT the third
-if [ $((0x${MASK#"${MASK%?}"} & 6)) != 0 ]; then
-    RESET='env --default-signal=INT,QUIT'
-    $RESET true 2> /dev/null || RESET=''
-fi
-umask "$UMASK"
-$RESET setsid -f sh "$DIR/run" "$DIR" < /dev/null > /dev/null 2>&1 3<&- 9>&- ||
-    { forget_secrets "$DIR"; refuse "setsid -f failed (package util-linux)"; }
+start_wrapper
 tell_record started

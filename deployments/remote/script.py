@@ -60,34 +60,74 @@ def build(*parts: str, values: Mapping[str, object]) -> Script:
     Raises ValueError for a value with a NUL, which no shell can hold.
     """
     token = randomness.token_hex(8)
-    lines = []
-    for name, value in {**values, "TOKEN": token}.items():
-        text = " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
-        if "\0" in text:
-            raise ValueError(f"{name} holds a NUL character")
-        lines.append(f"{name}={shlex.quote(text)}")
+    lines = _assigned({**values, "TOKEN": token})
     # One function, called in the last line: when it runs, all of the script has been read, and what is left
     # of stdin is its own (common.sh: end_with_stdin).
     body = "\n".join([*lines, "main() {", _part("common"), *(_part(part) for part in parts), "}", CALL])
     return Script(body.encode(), token)
 
 
+def _assigned(values: Mapping[str, object]) -> list[str]:
+    lines = []
+    for name, value in values.items():
+        text = " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+        if "\0" in text:
+            raise ValueError(f"{name} holds a NUL character")
+        lines.append(f"{name}={shlex.quote(text)}")
+    return lines
+
+
+User = tuple[int | None, int | None]
+"""uid and gid; None: as the login."""
+LOGIN: User = (None, None)
+
+
 def wrapper(
-    argv: Sequence[str], *, env: Mapping[str, str], workdir: str, secrets: bool = False, settings: bool = False
+    argv: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    workdir: str,
+    user: User = LOGIN,
+    secrets: bool = False,
+    settings: bool = False,
 ) -> str:
-    """The text of a launch's wrapper: it becomes ``argv`` in ``workdir`` with ``env`` added.
+    """The text of a launch's wrapper: it becomes ``argv`` in ``workdir`` with ``env`` added, as ``user``.
 
     ``secrets``: with those of the launch's own file in its environment too, and the file gone. ``settings``: told by
     ``--config`` where the engine's own file with its key is.
     """
-    lines = [f"export {name}={shlex.quote(value)}" for name, value in env.items()]
+    lines = [*_become(user), *_exports(env)]
     if workdir:
         lines.insert(0, f"cd {shlex.quote(workdir)} || exit 1")
     if secrets:
         # A file that is not there ends the shell: without its secrets the server does not start.
         lines += ['. "$DIR/secrets"', 'rm -f "$DIR/secrets"']
-    lines.append(f"exec {shlex.join(argv)}" + (' --config "$DIR/settings.yaml"' if settings else ""))
+    as_user = "" if user[0] is None else f"setpriv --reuid={user[0]} --regid={user[1]} $MEMBERS "
+    lines.append(f"exec {as_user}{shlex.join(argv)}" + (' --config "$DIR/settings.yaml"' if settings else ""))
     return _part("run").replace("@COMMAND@", "\n".join(f"    {line}" for line in lines))
+
+
+def _become(user: User) -> list[str]:
+    """Whose home and groups it has. Only after the record and the log are open, which are root's."""
+    if user[0] is None:
+        return []
+    return [
+        "MEMBERS=--clear-groups",
+        f"if USER=$(id -nu {user[0]} 2> /dev/null); then",
+        '    eval "HOME=~$USER"',
+        "    LOGNAME=$USER MEMBERS=--init-groups",
+        "    export HOME USER LOGNAME",
+        "fi",
+    ]
+
+
+def _exports(env: Mapping[str, str]) -> list[str]:
+    return [f"export {name}={shlex.quote(value)}" for name, value in env.items()]
+
+
+def follower(kind: str, values: Mapping[str, object]) -> str:
+    """The text of the wrapper of a launch that a ``unit`` or a ``container`` starts (follower.sh, run_KIND.sh)."""
+    return "\n".join([*_assigned(values), _part("follower"), _part(f"run_{kind}")])
 
 
 class ScriptReader:

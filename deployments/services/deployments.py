@@ -36,6 +36,7 @@ EDITABLE = (
     "port_seconds",
     "ready_seconds",
     "approval_minutes",
+    "started_by",
 )
 
 
@@ -179,6 +180,7 @@ def _policy(deployment: Deployment) -> dict[str, object]:
         "shared_need_mib": deployment.shared_need_mib,
         "tolerance_mib": deployment.tolerance_mib,
         "production": deployment.production,
+        "started_by": deployment.started_by,
     }
 
 

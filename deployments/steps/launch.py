@@ -13,14 +13,14 @@ from controlpanel.sealing import CannotUnseal
 from deployments import secrets
 from deployments.lifecycle import LIVE_LAUNCH, CheckStatus, EffectKind, LaunchState, StepState
 from deployments.models import JobStep, Launch
-from deployments.plan.cards import CARDS_VARIABLE
 from deployments.plan.collect import cards_of, measured_needs
 from deployments.plan.passing import in_environment, in_settings
 from deployments.remote import run as remote
 from deployments.remote.locks import lock_values, locked_by
-from deployments.remote.script import Said, Script, wrapper
+from deployments.remote.script import Said, Script
 from deployments.steps.base import StepContext, StepFailed
 from deployments.steps.node_locks import lock_on_node
+from deployments.steps.starting import limit_not_kept, start_values, way_of, written_first
 from hosts.transport.base import TransportError
 
 TIMEOUT_SECONDS = 45.0
@@ -91,6 +91,7 @@ def _intend(ctx: StepContext) -> Launch:
             "secrets": secrets.versions(ctx.deployment),
         },
         memory_before=ctx.verified.data.get("memory", {}),
+        started_by=way_of(ctx),
     )
     with ctx.writing():
         # Verify has seen that nothing of an earlier launch lives.
@@ -109,13 +110,19 @@ def _send(ctx: StepContext, row: Launch, *, mode: str) -> list[Said]:
     on_node = ctx.host.machine != ctx.host
     if mode == "start" and on_node:
         lock_on_node(ctx)
+    script = _script(ctx, row, mode=mode, lock=not on_node, given=given)
     effect = ctx.effect(
         {"start": EffectKind.LAUNCH, "look": EffectKind.LOOK_FOR_LAUNCH}.get(mode, EffectKind.GIVE_UP_LAUNCH),
         command=row.revision.command_line,
-        target={"launch": str(row.pk), "revision": str(row.revision), "host": ctx.host.name},
+        target={
+            "launch": str(row.pk),
+            "revision": str(row.revision),
+            "host": ctx.host.name,
+            "way": row.started_by,
+            "writes": written_first(ctx) if mode == "start" else "",
+        },
     )
     with ctx.link() as transport:
-        script = _script(ctx, row, mode=mode, lock=not on_node, given=given)
         said = remote.run(transport, script, timeout=TIMEOUT_SECONDS, tick=ctx.tick)
     for line in said:
         if line.word == "fenced":
@@ -134,12 +141,6 @@ def _given(row: Launch) -> list[tuple[str, str]]:
 
 def _script(ctx: StepContext, row: Launch, *, mode: str, lock: bool, given: Sequence[tuple[str, str]] = ()) -> Script:
     assert row.revision is not None
-    env = {
-        **row.revision.env,
-        **_card_env(ctx, row),
-        "RELAUNCH_LAUNCH_ID": str(row.pk),
-        "RELAUNCH_DEPLOYMENT": ctx.deployment.name,
-    }
     own, settings = in_environment(ctx.engine, given), in_settings(ctx.engine, given)
     locks = lock_values(ctx.job)
     needs: dict[str, int] = ctx.verified.data.get("needs", {})
@@ -147,6 +148,7 @@ def _script(ctx: StepContext, row: Launch, *, mode: str, lock: bool, given: Sequ
         ctx.deployment,
         *(["locks"] if lock and mode == "start" else []),
         *(["port"] if mode == "start" else []),
+        "start",
         "launch",
         fence=ctx.claim.fence,
         boot_id=ctx.verified.data.get("boot_id", ""),
@@ -155,30 +157,18 @@ def _script(ctx: StepContext, row: Launch, *, mode: str, lock: bool, given: Sequ
         mode_launch=mode,
         launch=str(row.pk),
         port=row.revision.port,
-        program=row.revision.argv[0],
-        workdir=row.revision.workdir,
         limits=[f"{card.uuid}={card.limit_mib}" for card in cards_of(ctx) if card.uuid not in needs],
         needs=[f"{uuid}={mib}" for uuid, mib in needs.items()],
         musts=[f"{uuid}={mib}" for uuid, mib in measured_needs(ctx).items()] if ctx.verified.data.get("forced") else [],
         force=1 if ctx.verified.data.get("forced") else 0,
         secrets=own,
         settings=settings,
-        run=wrapper(
-            row.revision.argv, env=env, workdir=row.revision.workdir, secrets=bool(own), settings=bool(settings)
-        ),
+        **start_values(ctx, row, starts=mode == "start", secrets=bool(own), settings=bool(settings)),
     )
 
 
-def _card_env(ctx: StepContext, row: Launch) -> dict[str, str]:
-    """The engine sees exactly the deployment's cards, unless the revision says otherwise."""
-    assert row.revision is not None
-    if CARDS_VARIABLE in row.revision.env or not ctx.placement.gpu_uuids:
-        return {}
-    return {CARDS_VARIABLE: ",".join(gpu.uuid for gpu in ctx.gpus)}
-
-
 def _outcome(said: list[Said]) -> str:
-    telling = [line for line in said if line.word not in ("memory", "record", "end", "take")]
+    telling = [line for line in said if line.word not in ("memory", "record", "end", "take", "limit")]
     return f"{telling[-1].word} {telling[-1].text}".strip() if telling else "no answer"
 
 
@@ -207,6 +197,9 @@ def _settle(ctx: StepContext, row: Launch, said: list[Said]) -> None:
                 _back_to_verify(ctx, _not_free(line))
                 return
     _adopt(ctx, row, said)
+    for line in said:
+        if line.word == "limit":
+            ctx.say(limit_not_kept(line))
     ctx.say(f"Its log on {ctx.host} is {row.log_path}.")
     ctx.finish(f"Started with {row.revision} as pid {row.pid}.")
 

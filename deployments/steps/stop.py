@@ -32,6 +32,7 @@ from deployments.steps.approval import answer_stands, why_it_does_not_count
 from deployments.steps.base import GateOpened, StepContext, StepFailed
 from deployments.steps.node_locks import lock_on_node
 from deployments.steps.plan import approve_anew_if_stale, make
+from deployments.steps.quiet import quiet
 from deployments.steps.signals import Living, Order
 from hosts.probe.frames import Unknown
 from hosts.transport.base import LinkLost
@@ -43,6 +44,8 @@ GATES = {Rung.KILL: "kill", Rung.NODE_KILL: "kill from the node"}
 def stop(ctx: StepContext) -> None:
     """Record the tree, climb the ladder until nobody of it lives, and say which launch has ended."""
     if "processes" not in ctx.step.data:
+        if ctx.step.way_back:
+            quiet(ctx)
         _record(ctx)
     record = Record.load(ctx.step.data)
     if not record.processes:

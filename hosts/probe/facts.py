@@ -16,12 +16,14 @@ from hosts.probe.minors import DeviceFiles, parse_minors
 from hosts.probe.port import PortTrial, parse_trial
 from hosts.probe.processes import (
     HostIdentity,
+    Limit,
     ProcessDetail,
     ProcessTable,
     parse_details,
     parse_host,
     parse_markers,
     parse_nspids,
+    parse_own_limits,
     parse_owners,
     parse_processes,
 )
@@ -62,11 +64,15 @@ class HostFacts:
     kernel: KernelLog | Unknown = NOT_ASKED
     nodes: DeviceNodes | Unknown = NOT_ASKED
     paths: Mapping[str, bool] | Unknown = NOT_ASKED
+    closed: frozenset[str] = frozenset()
+    """Of the paths that are there, those that the login may not read."""
     again: tuple[GpuList | Unknown, ...] = ()
     """Later readings of the same look, as far as there are any."""
     details: Mapping[int, ProcessDetail] = field(default_factory=lambda: MappingProxyType({}))
     owners: Mapping[int, str] = field(default_factory=lambda: MappingProxyType({}))
     """pid -> its user's name, as this machine calls it; of the processes that are told in detail."""
+    login_limits: Mapping[str, Limit] = field(default_factory=lambda: MappingProxyType({}))
+    """Those that the login itself has, by the kernel's name of them."""
     disks: Mapping[str, DiskSpace | Unknown] = field(default_factory=lambda: MappingProxyType({}))
 
 
@@ -98,10 +104,12 @@ def read_facts(frame: Frame, *, measured_at: datetime, paths: tuple[str, ...] = 
         kernel=read("kernel", parse_kernel_log),
         nodes=read("nodes", parse_nodes),
         paths=read("paths", lambda section: _paths(section, paths)),
+        closed=_closed(sections["paths"], paths) if "paths" in sections else frozenset(),
         details=MappingProxyType(
             parse_details(sections["pids"], sections.get("commands")) if "pids" in sections else {}
         ),
         owners=MappingProxyType(parse_owners(sections["users"]) if "users" in sections else {}),
+        login_limits=MappingProxyType(parse_own_limits(sections["pids"]) if "pids" in sections else {}),
         disks=MappingProxyType({path: _disk(frame.get(f"disk.{n}"), path) for n, path in enumerate(paths)}),
     )
 
@@ -113,10 +121,19 @@ def _ports(sections: Mapping[str, Section]) -> Mapping[int, PortTrial | Unknown]
 
 def _paths(section: Section, paths: tuple[str, ...]) -> Mapping[str, bool] | Unknown:
     answers = section.text.split("\n")
-    found = {path: f"{n} yes" in answers for n, path in enumerate(paths) if {f"{n} yes", f"{n} no"} & {*answers}}
+    found = {
+        path: f"{n} no" not in answers
+        for n, path in enumerate(paths)
+        if {f"{n} {word}" for word in ("yes", "no", "closed")} & {*answers}
+    }
     if len(found) < len(dict.fromkeys(paths)):
         return Unknown("The host did not say which paths exist.")
     return MappingProxyType(found)
+
+
+def _closed(section: Section, paths: tuple[str, ...]) -> frozenset[str]:
+    answers = {*section.text.split("\n")}
+    return frozenset(path for n, path in enumerate(paths) if f"{n} closed" in answers)
 
 
 def _disk(section: Section | Unknown, path: str) -> DiskSpace | Unknown:

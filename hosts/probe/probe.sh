@@ -371,12 +371,12 @@ look_at_pids() {
   for pid in $PIDS; do
     count=$((count + 1))
     [ "$count" -le "$MAX_PIDS" ] || break
-    facts="$facts /proc/$pid/status /proc/$pid/cgroup"
+    facts="$facts /proc/$pid/status /proc/$pid/cgroup /proc/$pid/limits"
     commands="$commands /proc/$pid/cmdline"
   done
   begin pids
   # shellcheck disable=SC2086  # lists
-  grep -HE '^(Tgid|NSpid):|^[0-9]+:' $facts 2>/dev/null
+  grep -HE '^(Tgid|NSpid|Gid|Cpus_allowed_list):|^[0-9]+:|^Max (open files|locked memory) ' $facts /proc/self/limits 2>/dev/null
   done_with 0
   begin commands
   # shellcheck disable=SC2086
@@ -399,7 +399,7 @@ look_at_disk() {
   # Those that exist stay in "$@".
   while [ "$left" -gt 0 ]; do
     if [ -e "$1" ]; then
-      echo "$count yes"
+      if [ -r "$1" ]; then echo "$count yes"; else echo "$count closed"; fi
       there="$there $count"
       set -- "$@" "$1"
     else

@@ -17,7 +17,9 @@ UID_LINE = re.compile(r"^d\S+\s+\d+\s+(\d+)\s+.*?/proc/(\d+)$", re.ASCII | re.M)
 NSPID_LINE = re.compile(r"^/proc/(\d+)/status:NSpid:\s+([\d\s]+)$", re.ASCII | re.M)
 OWNER_LINE = re.compile(r"^d\S+\s+\d+\s+(\S+)\s.*\s(\d+)$", re.ASCII | re.M)
 CGROUP_LINES = (r"^0::(/.+)$", r"^\d+:name=systemd:(/.*)$", r"^0::(/)$", r"^\d+:[^:\n]*:(/.*)$")
-FACT_LINE = re.compile(r"^/proc/(\d+)/(?:status|cgroup):(.*)$", re.ASCII | re.M)
+FACT_LINE = re.compile(r"^/proc/(\d+)/(?:status|cgroup|limits):(.*)$", re.ASCII | re.M)
+LIMIT_LINE = re.compile(r"^(Max [a-z ]+?)  +(\d+|unlimited) +(\d+|unlimited)(?: |$)", re.ASCII | re.M)
+OWN_LIMIT = re.compile(r"^/proc/self/limits:(.*)$", re.ASCII | re.M)
 ARGUMENT = re.compile(rb"\n?/proc/(\d+)/cmdline:(.*)\Z", re.S)
 # From the beginning of the record: what the value itself holds may look like another process's record.
 MARKER = re.compile(rb"(?:grep: [^\n]*\n|\n)*/proc/(\d+)/environ:RELAUNCH_LAUNCH_ID=([\x21-\x7e]{1,128})\Z")
@@ -59,6 +61,23 @@ class Process:
 
 
 @dataclass(frozen=True)
+class Limit:
+    """One row of /proc/PID/limits: numbers, or `unlimited`."""
+
+    soft: str
+    hard: str
+
+    def __str__(self) -> str:
+        return self.soft if self.soft == self.hard else f"{self.soft} (at most {self.hard})"
+
+    def is_above(self, other: "Limit") -> bool:
+        """Does its soft limit need more than the other's hard one allows?"""
+        if other.hard == "unlimited":
+            return False
+        return self.soft == "unlimited" or int(self.soft) > int(other.hard)
+
+
+@dataclass(frozen=True)
 class ProcessDetail:
     """What is known of one process of interest. `pids` from the outermost namespace to its own."""
 
@@ -67,6 +86,11 @@ class ProcessDetail:
     pids: tuple[int, ...]
     thread_group: int
     cgroup: str
+    gid: int | None = None
+    processors: str = ""
+    """Those it may use, as the kernel lists them: `0-15,32`."""
+    limits: Mapping[str, Limit] = field(default_factory=lambda: MappingProxyType({}))
+    """By the kernel's name of them: `Max open files`, `Max locked memory` (bytes)."""
 
     @property
     def command(self) -> str:
@@ -194,6 +218,15 @@ def parse_details(facts: Section, commands: Section | None) -> dict[int, Process
     return {pid: _detail(pid, "\n".join(found), argvs.get(pid, ())) for pid, found in lines.items()}
 
 
+def parse_own_limits(facts: Section) -> dict[str, Limit]:
+    """Those of the login that asks."""
+    return _limits("\n".join(OWN_LIMIT.findall(facts.text)))
+
+
+def _limits(text: str) -> dict[str, Limit]:
+    return {name: Limit(soft, hard) for name, soft, hard in LIMIT_LINE.findall(text)}
+
+
 def _argvs(commands: Section) -> dict[int, tuple[str, ...]]:
     """Arguments, each after the name of its file: what the arguments themselves hold does not matter."""
     found: dict[int, list[str]] = {}
@@ -214,6 +247,8 @@ def _without_padding(argv: list[str]) -> list[str]:
 def _detail(pid: int, text: str, argv: tuple[str, ...]) -> ProcessDetail:
     thread_group = re.search(r"^Tgid:\s+(\d+)$", text, re.M | re.ASCII)
     chain = re.search(r"^NSpid:\s+([\d\s]+?)$", text, re.M | re.ASCII)
+    group = re.search(r"^Gid:\s+\d+\s+(\d{1,10})", text, re.M | re.ASCII)
+    processors = re.search(r"^Cpus_allowed_list:\s+([\d,-]{1,1000})$", text, re.M | re.ASCII)
     # Version 2, unless that is only mounted beside version 1, where systemd keeps a hierarchy of its own.
     cgroup = next(filter(None, (re.search(shape, text, re.M) for shape in CGROUP_LINES)), None)
     return ProcessDetail(
@@ -222,4 +257,7 @@ def _detail(pid: int, text: str, argv: tuple[str, ...]) -> ProcessDetail:
         pids=tuple(map(int, chain.group(1).split())) if chain else (pid,),
         thread_group=int(thread_group.group(1)) if thread_group else pid,
         cgroup=cgroup.group(1) if cgroup else "",
+        gid=int(group.group(1)) if group else None,
+        processors=processors.group(1) if processors else "",
+        limits=MappingProxyType(_limits(text)),
     )

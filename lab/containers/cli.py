@@ -5,7 +5,11 @@ import json
 import re
 import socket
 import sys
+import time
+from pathlib import Path
 from typing import Any
+
+from lab.containers import compose
 
 SOCKET = "/run/docker.sock"
 SHORT = 12
@@ -43,14 +47,37 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--name", default="")
     run.add_argument("--restart", default="no")
     run.add_argument("--network", choices=["host"], default="host")
+    run.add_argument("-e", "--env", action="append", default=[])
+    run.add_argument("-l", "--label", action="append", default=[])
+    run.add_argument("--entrypoint", default="")
+    for kept in ("-v", "--gpus", "--ipc", "--shm-size", "--device", "--ulimit", "--pull"):
+        run.add_argument(kept, action="append", default=[], dest="kept")
     run.add_argument("image")
     run.add_argument("command", nargs=argparse.REMAINDER)
     ps = verbs.add_parser("ps")
     ps.add_argument("-a", "--all", action="store_true")
+    ps.add_argument("-q", "--quiet", action="store_true")
+    ps.add_argument("--no-trunc", action="store_true")
+    ps.add_argument("--filter", action="append", default=[])
+    logs = verbs.add_parser("logs")
+    logs.add_argument("-f", "--follow", action="store_true")
+    logs.add_argument("--since", default="")
+    logs.add_argument("container")
+    compose.add_parser(verbs.add_parser("compose"))
     inspect = verbs.add_parser("inspect")
     inspect.add_argument("-f", "--format", default="")
     stop = verbs.add_parser("stop")
     stop.add_argument("-t", "--timeout", type=int, default=10)
+    rename = verbs.add_parser("rename")
+    rename.add_argument("container")
+    rename.add_argument("name")
+    update = verbs.add_parser("update")
+    update.add_argument("--restart", required=True)
+    update.add_argument("container")
+    image = verbs.add_parser("image")
+    image.add_argument("what", choices=["inspect"])
+    image.add_argument("-f", "--format", required=True)
+    image.add_argument("image")
     for verb in (inspect, stop, verbs.add_parser("start"), verbs.add_parser("rm")):
         verb.add_argument("containers", nargs="+")
     return parser
@@ -61,9 +88,19 @@ def main(words: list[str]) -> int:
     asked = _parser().parse_args(words)
     try:
         if asked.verb == "run":
-            print(ask("run", name=asked.name, restart=asked.restart, image=asked.image, command=asked.command))
+            made = {key: getattr(asked, key) for key in ("name", "restart", "image", "command", "env")}
+            entrypoint = [asked.entrypoint] if asked.entrypoint else []
+            print(ask("run", **made, entrypoint=entrypoint, labels=dict(each.split("=", 1) for each in asked.label)))
         elif asked.verb == "ps":
-            _show(ask("ps", all=asked.all))
+            _show(_filtered(ask("ps", all=asked.all), asked.filter), only_ids=asked.quiet)
+        elif asked.verb == "image":
+            print(f"sha256:{asked.image}")
+        elif asked.verb in ("rename", "update"):
+            ask(asked.verb, **{key: getattr(asked, key) for key in ("container", "name", "restart") if key in asked})
+        elif asked.verb == "logs":
+            _logs(asked.container, since=asked.since, follow=asked.follow)
+        elif asked.verb == "compose":
+            compose.up(asked, ask)
         elif asked.verb == "inspect":
             return _inspect(asked.containers, asked.format)
         else:
@@ -76,10 +113,35 @@ def main(words: list[str]) -> int:
     return 0
 
 
-def _show(rows: list[dict[str, Any]]) -> None:
+def _filtered(rows: list[dict[str, Any]], filters: list[str]) -> list[dict[str, Any]]:
+    """By `label=NAME=VALUE`, all of them."""
+    wanted = dict(each.removeprefix("label=").split("=", 1) for each in filters)
+    return [row for row in rows if wanted.items() <= row["Config"]["Labels"].items()]
+
+
+def _logs(name: str, *, since: str, follow: bool) -> None:
+    """All of it, or what this start has written; `since` is the time of that start and nothing else."""
+    row = ask("inspect", container=name)
+    with Path(row["LogPath"]).open("rb") as log:
+        log.seek(row["LogStart"] if since == row["State"]["StartedAt"] else 0)
+        while True:
+            runs = ask("inspect", container=name)["State"]["Running"]
+            sys.stdout.buffer.write(log.read())
+            sys.stdout.buffer.flush()
+            if not follow or not runs:
+                return
+            time.sleep(0.05)
+
+
+def _show(rows: list[dict[str, Any]], *, only_ids: bool) -> None:
+    if only_ids:
+        print("\n".join(row["Id"] for row in rows))
+        return
     print(f"{'CONTAINER ID':<15}{'IMAGE':<12}{'STATUS':<12}NAMES")
     for row in rows:
-        print(f"{row['Id'][:SHORT]:<15}{row['Image']:<12}{row['State']['Status']:<12}{row['Name'].removeprefix('/')}")
+        print(
+            f"{row['Id'][:SHORT]:<15}{row['Config']['Image']:<12}{row['State']['Status']:<12}{row['Name'].removeprefix('/')}"
+        )
 
 
 def _inspect(names: list[str], shape: str) -> int:

@@ -10,6 +10,7 @@ import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,13 @@ class Container:
     image: str
     restart: str
     command: list[str]
+    entrypoint: list[str] = field(default_factory=list)
+    env: list[str] = field(default_factory=list)
+    labels: dict[str, str] = field(default_factory=dict)
+    started_at: str = ""
+    log_start: int = 0
+    status: int = 0
+    """Exit status of its last run."""
     shim: "subprocess.Popen[bytes] | None" = None
     stopping: bool = False
     starts: int = 0
@@ -62,6 +70,11 @@ class Container:
         threading.Thread(target=self._keep, daemon=True).start()
         with self.changed:
             self.changed.wait_for(lambda: self.is_up, timeout=10)
+        # As the real one, which answers once process 1 is there, or has been.
+        for _ in range(1000):
+            if self.init_pid() is not None or not self.is_up:
+                return
+            time.sleep(0.01)
 
     def _keep(self) -> None:
         pause = FIRST_PAUSE
@@ -83,8 +96,11 @@ class Container:
         log.mkdir(parents=True, exist_ok=True)
         spaces = ["unshare", "--pid", "--mount", "--fork", "--kill-child=KILL", "--mount-proc"]
         with (log / "log").open("ab") as output, self.changed:
+            self.log_start = output.tell()
+            self.started_at = datetime.now(UTC).isoformat()
             self.shim = subprocess.Popen(
-                [*spaces, "sh", "-c", ENTER, str(self.group), *self.command],
+                [*spaces, "sh", "-c", ENTER, str(self.group), *self.entrypoint, *self.command],
+                env={**os.environ, **dict(each.split("=", 1) for each in self.env)},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -92,7 +108,7 @@ class Container:
             )
             self.starts += 1
             self.changed.notify_all()
-        status = self.shim.wait()
+        status = self.status = self.shim.wait()
         with suppress(OSError):
             self.group.rmdir()
         return status
@@ -121,12 +137,31 @@ class Container:
     def told(self) -> dict[str, Any]:
         policy, _, times = self.restart.partition(":")
         state = "running" if self.is_up else "exited"
+        words = [*self.entrypoint, *self.command]
         return {
+            "Path": words[0],
+            "Args": words[1:],
+            "LogPath": str(LOGS / self.id / "log"),
+            "LogStart": self.log_start,
+            "Config": {
+                "Cmd": self.command,
+                "Entrypoint": self.entrypoint or None,
+                "Env": self.env,
+                "Image": self.image,
+                "Labels": self.labels,
+                "WorkingDir": "",
+            },
             "Id": self.id,
             "Name": f"/{self.name}",
-            "Image": self.image,
+            "Image": f"sha256:{self.image}",
             "RestartCount": max(0, self.starts - 1),
-            "State": {"Status": state, "Running": self.is_up, "Pid": self.init_pid() or 0},
+            "State": {
+                "Status": state,
+                "Running": self.is_up,
+                "Pid": (self.init_pid() or 0) if self.is_up else 0,
+                "ExitCode": self.status % 256,
+                "StartedAt": self.started_at,
+            },
             "HostConfig": {"RestartPolicy": {"Name": policy, "MaximumRetryCount": int(times or 0)}},
         }
 
@@ -154,6 +189,10 @@ class Daemon:
             container.stop(asked["timeout"])
         elif verb == "start" and not container.is_up:
             container.start()
+        elif verb == "rename":
+            container.name = asked["name"]
+        elif verb == "update":
+            container.restart = asked["restart"]
         elif verb == "rm":
             if container.is_up:
                 raise NoError(f"Error response from daemon: cannot remove container {container.name}: it is running")
@@ -167,6 +206,9 @@ class Daemon:
             asked["image"],
             asked["restart"],
             asked["command"],
+            asked["entrypoint"],
+            asked["env"],
+            asked["labels"],
         )
         if any(each.name == made.name for each in self.containers.values()):
             raise NoError(f'Error response from daemon: Conflict. The container name "/{made.name}" is already in use.')

@@ -37,16 +37,35 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
 
 
 @pytest.fixture(scope="package")
-def _everywhere(fleet: Fleet, django_db_blocker: "pytest.FixtureRequest") -> Iterator[Story]:
-    with Panel(short_directory("managers")) as panel, django_db_blocker.unblock():  # type: ignore[attr-defined]
+def panel() -> Iterator[Panel]:
+    """The panel of them all, with one worker."""
+    with Panel(short_directory("managers")) as panel:
         panel.start("worker")
-        with panel.entered():
-            story = Story.begin()
-            for machine in fleet.hosts:
-                story.add_host(machine)
-            for container in fleet.node("pve").containers.values():
-                story.add_container(container)
-            yield story
+        yield panel
+
+
+@pytest.fixture
+def dying(panel: Panel, story: Story) -> Iterator[None]:
+    """For once the only worker is one that dies when a launch was sent, before anything of it is stored."""
+    panel.kill("worker")
+    panel.start_worker("dies", at="launch-sent=kill", lease=4.0)
+    yield
+    if "dies" in panel.processes:
+        panel.kill("dies")
+    if "other" in panel.processes:
+        panel.kill("other")
+    panel.start("worker")
+
+
+@pytest.fixture(scope="package")
+def _everywhere(fleet: Fleet, panel: Panel, django_db_blocker: "pytest.FixtureRequest") -> Iterator[Story]:
+    with django_db_blocker.unblock(), panel.entered():  # type: ignore[attr-defined]
+        story = Story.begin()
+        for machine in fleet.hosts:
+            story.add_host(machine)
+        for container in fleet.node("pve").containers.values():
+            story.add_container(container)
+        yield story
 
 
 @pytest.fixture

@@ -167,7 +167,7 @@ def wait_for_server(place: Place, deployment: Deployment) -> Process:
 def end_all(place: Place) -> None:
     """Nothing runs any more but the machine itself."""
     if has_systemd(place):
-        units = "'watch*' 'other*' 'chat*' 'user@*' 'docker*'"
+        units = "'watch*' 'other*' 'chat*' 'user@*' 'docker*' 'relaunch-*'"
         run(place, f"systemctl kill -s KILL {units} 2> /dev/null; systemctl stop {units}; systemctl reset-failed")
         run(place, f"rm -f {UNITS}/chat.service /run/docker.sock; systemctl daemon-reload")
         run(place, "rmdir /sys/fs/cgroup/kubepods.slice/* /sys/fs/cgroup/kubepods.slice 2> /dev/null; true")

@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.lab, pytest.mark.timeout(240)]
 
 
 def test_a_container_is_stopped_by_docker_and_its_neighbour_is_not(story: Story, with_systemd: Place) -> None:
-    deployment = adopted(story, with_systemd)
+    deployment = adopted(story, with_systemd, started_by="transient")
     start_docker(with_systemd)
     other = Bystander(with_systemd, "other")
     run(with_systemd, f"docker run -d --name other --restart always sglang {other.command}")

@@ -33,7 +33,7 @@ def state_of(place: Place, unit: str) -> dict[str, str]:
 
 
 def test_a_unit_is_stopped_through_systemd_and_does_not_come_back(story: Story, with_systemd: Place) -> None:
-    deployment = adopted(story, with_systemd)
+    deployment = adopted(story, with_systemd, started_by="transient")
     start_unit(with_systemd, deployment)
     other = bystander_alone(with_systemd, "other")
 

@@ -15,6 +15,7 @@ from deployments.plan.manager_warnings import must_confirm
 from deployments.plan.plan import CannotPlan, Plan, hash_of, make_plan, paths_needed, what_changed, who_left
 from deployments.plan.serving import KnownLaunch
 from deployments.plan.sharing import Rules
+from deployments.plan.ways import By, Way
 from hosts.probe.frames import Unknown
 from tests.deployments.machine import BOOT, CARDS, OTHER_BOOT, SGLANG, Machine, Proc, idle_machine, serving_machine
 
@@ -390,7 +391,7 @@ def managed(cgroup: str, *, parent: Proc | None = None) -> Machine:
 
 
 def test_a_units_server_is_stopped_through_its_unit() -> None:
-    made = plan(managed("/system.slice/chat.service"), launch=None)
+    made = plan(managed("/system.slice/chat.service"), launch=None, started_by=Way(By.WRAPPER))
     assert not made.data["blocked"]
     assert "chat.service, which is asked to stop it" in made.data["warnings"][0]["text"]
     assert made.manager is not None
@@ -452,9 +453,15 @@ def test_others_in_the_unit_are_named_and_the_approval_is_bound_to_them() -> Non
     assert more.hash != alone.hash
 
 
+def boot_warnings(machine: Machine, at_boot: bool) -> list[dict[str, Any]]:
+    beside = plan(machine, launch=None, told=Told(at_boot=at_boot), started_by=Way(By.WRAPPER))
+    found: list[dict[str, Any]] = beside.data["warnings"]
+    return found
+
+
 def test_what_happens_at_the_next_boot_is_said_before_the_approval() -> None:
     machine = managed("/system.slice/chat.service")
-    always, never = (plan(machine, launch=None, told=Told(at_boot=state)).data["warnings"] for state in (True, False))
+    always, never = (boot_warnings(machine, state) for state in (True, False))
     assert "starts its own server again" in str(always) and "does not start its own server at boot" in str(never)
     stop = plan(machine, launch=None, kind="stop", new=None, told=Told(at_boot=True))
     assert "starts its server again when" in stop.data["warnings"][0]["text"]
@@ -544,9 +551,9 @@ def test_another_deployments_server_on_the_cards_is_named_and_what_to_do_about_i
 DOCKER = {"tool": "docker", "image": "img:1", "options": ["--network", "host"]}
 
 
-def test_a_revision_in_a_container_is_shown_but_not_started() -> None:
+def test_a_revision_in_a_container_is_shown_with_what_it_is_made_of() -> None:
     made = plan(serving_machine(), new=replace(NEW, container=DOCKER))
-    assert blocking(made) == ["qwen r2 runs in a container, which Relaunch cannot start yet."]
+    assert blocking(made) == [] and made.data["start"]["way"] == "run relaunch-chat"
     assert {"flag": "image", "running": "not known", "new": "img:1", "proven": None} in made.data["flags"]
     assert paths_needed(ENGINES["sglang"], replace(NEW, container=DOCKER)) == [".", "/srv"], "the model is inside"
     assert paths_needed(ENGINES["sglang"], replace(NEW, argv=(), container=DOCKER)) == [".", "/srv"]

@@ -144,9 +144,15 @@ class Host:
             "force": 0,
             "secrets": "",
             "settings": "",
+            "way": "wrapper",
+            "runner": "",
+            "unit": "",
+            "stop_seconds": 20,
+            "open_files": "",
+            "locked_memory": "",
             "run": wrapper(argv, env=env, workdir=str(values.get("workdir", ""))),
         }
-        return self.script("port", "launch", **(usual | values))
+        return self.script("port", "start", "launch", **(usual | values))
 
     def launch(self, argv: list[str], **values: object) -> list[Said]:
         return self.run(self.launch_script(argv, **values))  # type: ignore[arg-type]

@@ -203,6 +203,16 @@ def test_a_childs_listener_is_its_own_too(host: Host) -> None:
         host.processes += map(int, children.split())
 
 
+@pytest.mark.parametrize(("address", "word"), [("127.0.0.1", "ours"), ("203.0.113.9", "other")])
+def test_dockers_listener_is_the_containers_whose_address_it_names(host: Host, address: str, word: str) -> None:
+    port = free_port()
+    proxy = host.bin / "docker-proxy"
+    proxy.symlink_to(sys.executable)
+    launch = Launch(host, "sleep", "60", port=port)
+    host.spawn(str(proxy), "-S", "-c", LISTEN.format(port=port), "-container-ip", address, "-container-port", "1")
+    assert first_listener(launch) == word
+
+
 def test_anothers_listener(host: Host) -> None:
     port = free_port()
     launch = Launch(host, "sleep", "60", port=port)

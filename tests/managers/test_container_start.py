@@ -1,0 +1,117 @@
+"""A container, or a service of compose, is what starts the server again: the look-alike with real processes."""
+
+import json
+
+import pytest
+
+from deployments.lifecycle import JobKind, JobState
+from deployments.models import Deployment, Effect
+from tests.managers.keepers import adopted, lives, run, start_container, start_docker, wait_for_server
+from tests.managers.test_transient import rows_of
+from tests.support.panel import Panel
+from tests.support.story import HASTE, Place, Story, launch_of, log_of, sglang, told
+
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(240)]
+
+DIRECTORY = "/srv/llm"
+
+
+def start_compose(place: Place, deployment: Deployment) -> None:
+    """The service `chat` of the project `llm`; returns when it serves."""
+    words = [word.replace("{port}", str(deployment.port)) for word in sglang(cards=2)]
+    service = {"image": "sglang", "entrypoint": words[:1], "command": words[1:], "environment": HASTE}
+    directory = place.machine.seen(DIRECTORY)
+    directory.mkdir(parents=True, exist_ok=True)
+    for file in directory.iterdir():
+        file.unlink()
+    (directory / "compose.yaml").write_text(json.dumps({"services": {"chat": service}}))
+    run(place, f"docker compose -p llm --project-directory {DIRECTORY} -f {DIRECTORY}/compose.yaml up -d chat")
+    wait_for_server(place, deployment)
+
+
+def pid_of(place: Place, container: str) -> int:
+    return int(run(place, f"docker inspect -f '{{{{.State.Pid}}}}' {container}"))
+
+
+def test_a_container_is_started_again_by_docker(story: Story, with_systemd: Place) -> None:
+    deployment = adopted(story, with_systemd)
+    start_docker(with_systemd)
+    start_container(with_systemd, deployment)
+    before = wait_for_server(with_systemd, deployment)
+
+    job = story.ask(deployment)
+    assert rows_of(story.gate(job, "plan").job)["Started by"]["value"] == "A docker container that is there: chat"
+    story.approve(job)
+    story.succeeded(job)
+    launch = launch_of(job)
+    assert launch.pid == pid_of(with_systemd, "chat") and launch.started_by == "container chat"
+    assert not lives(with_systemd, before)
+    assert log_of(job).count("fired up and ready") == 1, "the output of this start alone"
+
+    job = story.run_job(deployment, JobKind.STOP)
+    commands = Effect.objects.filter(job=job, kind="stop by its manager").values_list("command", flat=True)
+    assert len(commands) == 1 and commands[0].startswith("docker stop -t 10 ")
+    story.run_job(deployment, JobKind.START)
+    assert run(with_systemd, "docker inspect -f '{{.State.Status}}' chat").strip() == "running"
+
+
+def test_the_flags_of_a_container_that_is_there_cannot_be_changed(story: Story, with_systemd: Place) -> None:
+    deployment = adopted(story, with_systemd)
+    start_docker(with_systemd)
+    start_container(with_systemd, deployment)
+    before = wait_for_server(with_systemd, deployment)
+    new = story.add_revision(deployment, sglang("--context-length", "4096", cards=2))
+
+    job = story.wait_for(story.ask(deployment, revision=new), JobState.FAILED)
+    assert "was fixed when it was made" in job.summary and "Nothing was touched" in job.summary, told(job)
+    assert lives(with_systemd, before)
+
+
+def test_a_service_of_compose_gets_a_changed_flag_by_a_file_of_its_own(story: Story, with_systemd: Place) -> None:
+    deployment = adopted(story, with_systemd)
+    start_docker(with_systemd)
+    start_compose(with_systemd, deployment)
+    odd = json.dumps({"method": 'it\'s 100% "odd" $HOME'})
+    new = story.add_revision(deployment, sglang("--context-length", "4096", "--json-model-override-args", odd, cards=2))
+
+    job = story.ask(deployment, revision=new)
+    plan = story.gate(job, "plan").job.plan
+    assert plan is not None
+    assert rows_of(job)["Started by"]["value"] == "A service of docker compose: llm/chat"
+    override = with_systemd.machine.seen(f"{DIRECTORY}/relaunch.chat.yaml")
+    assert plan["start"]["writes"]["path"] == f"{DIRECTORY}/relaunch.chat.yaml" and not override.exists()
+    story.approve(job)
+    story.succeeded(job)
+
+    launch = launch_of(job)
+    assert launch.pid == pid_of(with_systemd, "llm-chat-1") and launch.started_by == "compose llm/chat"
+    cmdline = with_systemd.machine.seen(f"/proc/{launch.pid}/cmdline").read_text().rstrip("\0").split("\0")
+    assert tuple(cmdline[-4:]) == ("--context-length", "4096", "--json-model-override-args", odd)
+    assert override.read_text() == plan["start"]["writes"]["text"]
+    assert run(with_systemd, "docker ps -a -q").count("\n") == 1, "made anew, not beside the old one"
+
+
+def test_a_container_that_ends_at_once_tells_why(story: Story, with_systemd: Place) -> None:
+    deployment = adopted(story, with_systemd)
+    start_docker(with_systemd)
+    start_compose(with_systemd, deployment)
+    new = story.add_revision(deployment, sglang("--no-such-flag", cards=2))
+
+    job = story.wait_for(story.begin_job(deployment, revision=new), JobState.FAILED)
+    assert "exit code 2" in job.summary and "--no-such-flag" in log_of(job), told(job)
+
+
+def test_a_worker_that_dies_after_sending_leaves_one_start_of_the_container(
+    story: Story, with_systemd: Place, panel: Panel, dying: None
+) -> None:
+    deployment = adopted(story, with_systemd)
+    start_docker(with_systemd)
+    start_container(with_systemd, deployment)
+    job = story.begin_job(deployment)
+    panel.wait_for_death("dies")
+    assert launch_of(job).pid is None, "its identity was recorded, so this test shows nothing"
+
+    panel.start_worker("other", lease=4.0)
+    story.succeeded(job)
+    assert len(with_systemd.starts(deployment.port)) == 2, "the one before, and one by this job"
+    assert launch_of(job).pid == pid_of(with_systemd, "chat")
