@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('deployments', '0008_effective'),
+        ('deployments', '0005_revision_container'),
     ]
 
     operations = [

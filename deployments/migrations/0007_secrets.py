@@ -9,7 +9,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('deployments', '0005_revision_container'),
+        ('deployments', '0006_started_by'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
