@@ -1,7 +1,6 @@
 """The Celery app. A message is only a doorbell: lost, doubled or late, it does no harm.
 
-Tasks are made with `@app.task` of this module's `app` and live in `<app>/tasks.py`; they name their queue,
-`jobs` or `probes`.
+Tasks are made with `@app.task` of this module's `app` and live in `<app>/tasks.py`; QUEUES says which way each goes.
 """
 
 import logging
@@ -17,12 +16,19 @@ from kombu import Exchange, Queue
 
 logger = logging.getLogger(__name__)
 
+QUEUES = {
+    "jobs": ("deployments.advance",),
+    "probes": ("deployments.read_flags", "hosts.test"),
+}
+"""The tasks by queue: a short look at a host does not wait behind jobs."""
+
 EXIT_WITHIN_SECONDS = 7.0  # from being told to stop; the supervisor gives ten to everything
 
 app = Celery("controlpanel")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 # Each queue has an exchange and key of its own name; left out, both would get every message.
-app.conf.task_queues = [Queue(name, Exchange(name), routing_key=name) for name in ("jobs", "probes")]
+app.conf.task_queues = [Queue(name, Exchange(name), routing_key=name) for name in QUEUES]
+app.conf.task_routes = {task: {"queue": queue} for queue, tasks in QUEUES.items() for task in tasks}
 app.autodiscover_tasks()
 
 stopping = threading.Event()

@@ -11,7 +11,7 @@ from controlpanel import doorbell
 from controlpanel.celery import app, stopping
 
 
-@app.task(name="deployments.advance", queue="jobs")
+@app.task(name="deployments.advance")
 def advance(job_id: int) -> None:
     """Work on a job until it ends, waits, or is handed back."""
     from deployments import runner
@@ -24,7 +24,7 @@ def ring(job_id: int) -> None:
     doorbell.ring(advance, job_id)
 
 
-@app.task(name="deployments.read_flags", queue="probes")
+@app.task(name="deployments.read_flags")
 def read_flags(row_id: int) -> None:
     """Read the flags of an engine on a host."""
     from deployments.catalogue import store

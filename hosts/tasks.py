@@ -6,7 +6,7 @@ from controlpanel import doorbell
 from controlpanel.celery import app
 
 
-@app.task(name="hosts.test", queue="probes")
+@app.task(name="hosts.test")
 def run_test(test_id: int) -> None:
     """Try the connection of a host and note what was found."""
     from hosts import testing
