@@ -133,6 +133,19 @@ def test_a_monitor_that_has_lost_the_host_stores_nothing(deployment: Deployment,
     assert Deployment.objects.get(pk=deployment.pk).found == {}
 
 
+def test_what_is_found_after_a_job_has_begun_is_not_stored(deployment: Deployment, host: FakeHost) -> None:
+    work: list[Callable[[], None]] = []
+    look(deployment, host.machine, DeploymentWatcher(Finder(submit=work.append)))
+    make_job(deployment, state=JobState.RUNNING)
+    work[0]()
+    assert Deployment.objects.get(pk=deployment.pk).found == {}
+
+
+def test_a_refusal_tells_no_configuration(deployment: Deployment, host: FakeHost) -> None:
+    host.pages["/server_info"] = (500, json.dumps(INFO).encode())
+    assert not look(deployment, host.machine).found["effective"]
+
+
 # --- On the pages
 
 
