@@ -145,6 +145,8 @@ def _info(cursor: _Cursor) -> tuple[str, tuple[int, ...], int]:
 
 def _sized(infos: list[tuple[str, tuple[int, ...], int]], data_size: int) -> tuple[Tensor, ...]:
     """Raises NotGguf when the file ends before its tensors do, or two of them begin at one place."""
+    if not infos:
+        return ()
     ordered = sorted(infos, key=lambda info: info[2])
     ends = [info[2] for info in ordered[1:]] + [data_size]
     if any(end <= info[2] for info, end in zip(ordered, ends, strict=True)):

@@ -88,6 +88,11 @@ def test_two_tensors_at_one_place_are_refused() -> None:
         read_header(start(tensors=2) + info + info, file_size=1 << 20)
 
 
+def test_a_file_without_tensors_is_a_vocabulary() -> None:
+    header = read_header(start(tensors=0), file_size=64)
+    assert header.tensors == ()
+
+
 def test_a_claim_costs_no_time() -> None:
     """Millions of texts are claimed and none is there."""
     begin = time.process_time()
