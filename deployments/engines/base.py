@@ -6,6 +6,7 @@ which words to look for and which request to send, and reads the answer it is gi
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -72,8 +73,15 @@ class Engine:
 
     def model_path(self, argv: Sequence[str]) -> str | None:
         """The model, when it is a path on the host (a hub id is None)."""
-        value = self.flag(argv, self.model_flags)
+        value = self.flag(argv, self.model_flags) or self._served(argv)
         return value if value is not None and value.startswith(("/", "~", "./")) else None
+
+    def _served(self, argv: Sequence[str]) -> str | None:
+        """The model of ``vllm serve MODEL``, where it is a word of its own."""
+        for program, word, model in zip(argv, argv[1:], argv[2:], strict=False):
+            if word == "serve" and posixpath.basename(program) == self.key:
+                return model
+        return None
 
     @property
     def takes_api_key(self) -> bool:

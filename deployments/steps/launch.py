@@ -124,10 +124,10 @@ def _send(ctx: StepContext, row: Launch, *, mode: str) -> list[Said]:
     )
     with ctx.link() as transport:
         said = remote.run(transport, script, timeout=TIMEOUT_SECONDS, tick=ctx.tick)
+    effect.done(_outcome(said), said=[f"{line.word} {line.text}"[:300] for line in said][:40])
     for line in said:
         if line.word == "fenced":
             raise ctx.fenced(line.rest)
-    effect.done(_outcome(said), said=[f"{line.word} {line.text}"[:300] for line in said][:40])
     return said
 
 

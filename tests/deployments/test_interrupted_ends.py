@@ -9,7 +9,7 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 
 from deployments import runner, services, sweeper
-from deployments.lifecycle import JobKind, JobState, LaunchState
+from deployments.lifecycle import EffectKind, JobKind, JobState, LaunchState
 from deployments.models import Job, Launch
 from tests.deployments.machine import SGLANG, Proc
 from tests.deployments.support import Story
@@ -133,6 +133,7 @@ def test_a_host_that_is_ahead_of_the_database_ends_the_job_visibly(idle: Story) 
     assert idle.work().state == JobState.FAILED, (idle.job.state, idle.job.summary)
     assert "has seen newer work" in idle.job.summary and "not known" in idle.job.summary
     assert "older database" in idle.job.hint
+    assert idle.job.effects.get(kind=EffectKind.LAUNCH).outcome.startswith("fenced"), "the history knows no answer"
     assert Launch.objects.get().state == LaunchState.UNKNOWN
     assert [kind for kind in idle.host.sent if kind.startswith("launch")] == ["launch start", "launch abandon"]
     idle.request(JobKind.START)

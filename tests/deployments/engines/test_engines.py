@@ -41,6 +41,21 @@ def test_model_path(argv: list[str], model: str | None) -> None:
     assert SGLANG.model_path(argv) == model
 
 
+@pytest.mark.parametrize(
+    ("argv", "model"),
+    [
+        (["/venv/bin/vllm", "serve", "/models/x", "--port", "8000"], "/models/x"),
+        (["numactl", "-N", "0", "vllm", "serve", "/models/x"], "/models/x"),
+        (["vllm", "serve", "Qwen/Qwen3-8B"], None),
+        (["vllm", "serve", "--model", "/models/y"], "/models/y"),
+        (["vllm", "serve"], None),
+        (["python", "serve", "/models/x"], None),
+    ],
+)
+def test_a_model_that_is_a_word_of_its_own(argv: list[str], model: str | None) -> None:
+    assert VLLM.model_path(argv) == model
+
+
 def test_a_llama_server_names_its_model_with_a_short_flag() -> None:
     assert LLAMA.model_path(["llama-server", "-m", "/m/a.gguf"]) == "/m/a.gguf"
 
