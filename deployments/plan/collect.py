@@ -55,6 +55,7 @@ def plan_for(ctx: StepContext, *, adopt: bool = True) -> Plan:
     launch = ctx.live_launch()
     facts = _look(ctx, new, launch)
     proven = ctx.deployment.proven_revision
+    given = secrets.versions(ctx.deployment) if new else {}
     return _made(
         ctx,
         PlanInput(
@@ -75,8 +76,8 @@ def plan_for(ctx: StepContext, *, adopt: bool = True) -> Plan:
             machine=ctx.host.machine.name,
             earlier=launches_of(ctx),
             launches=launches_of_others(ctx),
-            secrets=secrets.versions(ctx.deployment) if new else {},
-            secrets_lost=secrets.why_not_opened(ctx.deployment) if new else None,
+            secrets=given,
+            secrets_lost=secrets.why_not_opened(ctx.deployment) if given else None,
             engine_version=engine_version(ctx, new),
             flags=check_flags(ctx, ctx.job.revision),
             started_by=Way.of(ctx.deployment.started_by),

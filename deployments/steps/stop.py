@@ -115,7 +115,7 @@ def _climb(ctx: StepContext, record: Record) -> None:
             alive=living.alive,
             rung=Rung(ctx.step.data["rung"]),
             elapsed=(timezone.now() - since).total_seconds(),
-            confirmed=frozenset(rung for rung in GATES if _is_confirmed(ctx, rung)),
+            confirmed=_confirmed(ctx) if living.alive else frozenset(),
             through_node=_is_container(ctx),
         )
         action = decide(record, seen, _policy(ctx, record))
@@ -138,6 +138,13 @@ def _climb(ctx: StepContext, record: Record) -> None:
 
 def _is_container(ctx: StepContext) -> bool:
     return ctx.host.machine != ctx.host
+
+
+def _confirmed(ctx: StepContext) -> frozenset[Rung]:
+    """The rungs to which a person has agreed; before the first signal nobody has been asked."""
+    if ctx.step.data["rung"] == Rung.NONE:
+        return frozenset()
+    return frozenset(rung for rung in GATES if _is_confirmed(ctx, rung))
 
 
 def _is_confirmed(ctx: StepContext, rung: Rung) -> bool:
