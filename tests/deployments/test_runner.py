@@ -9,7 +9,7 @@ from deployments.models import Deployment, Effect, Launch
 from tests.deployments.support import OOM, READY, Story
 from tests.factories import make_revision
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.jobs]
 
 
 def test_a_clean_restart(serving: Story) -> None:
