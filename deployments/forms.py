@@ -285,8 +285,8 @@ class DeploymentForm(forms.ModelForm):
             "stuck_seconds": "While no process holds the memory in use: drivers may release late. Then a person "
             "decides.",
             "port_seconds": "After a stop, until the old server's port is free. Then a person decides.",
-            "ready_seconds": "Then the job asks whether to wait longer; nothing is stopped by itself. 1800 stands for: "
-            "twice what the last three starts took, and 30 min as long as there are none.",
+            "ready_seconds": "Then the job asks whether to wait longer; nothing is stopped by itself. Empty: twice "
+            "what the last three starts took, and 30 min as long as there are none.",
             "approval_minutes": "Until the plan counts as too old: the job then ends, and nothing was touched.",
         }
 

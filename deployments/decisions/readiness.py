@@ -12,8 +12,8 @@ MARGIN = 500
 """Characters of the log kept, so that a ready line cut in two pieces is still found."""
 
 
-BY_ITSELF = 1800
-"""The limit in seconds that nobody has chosen: then what the last starts took decides."""
+AT_FIRST = 1800
+"""Seconds, where nobody has chosen a limit and no start has been measured."""
 SHORTEST = 120
 """Seconds below which no limit is derived: a question interrupts a person, and costs more than waiting."""
 COUNTED = 3
@@ -75,9 +75,9 @@ def usual(took: Sequence[float]) -> float | None:
     return median(took[:COUNTED]) if took else None
 
 
-def limit(chosen: int, took: Sequence[float]) -> int:
+def limit(chosen: int | None, took: Sequence[float]) -> int:
     """Seconds after which it is asked whether to wait longer: as chosen, else twice what is usual, else 30 min."""
-    expected = usual(took)
-    if chosen != BY_ITSELF or expected is None:
+    if chosen is not None:
         return chosen
-    return max(SHORTEST, round(2 * expected))
+    expected = usual(took)
+    return AT_FIRST if expected is None else max(SHORTEST, round(2 * expected))

@@ -74,7 +74,9 @@ class Deployment(models.Model):
     memory_seconds = models.PositiveIntegerField(default=30, validators=SECONDS)
     stuck_seconds = models.PositiveIntegerField(default=120, validators=SECONDS)
     port_seconds = models.PositiveIntegerField(default=10, validators=SECONDS)
-    ready_seconds = models.PositiveIntegerField(default=1800, validators=SECONDS)
+    ready_seconds = models.PositiveIntegerField(
+        null=True, blank=True, validators=SECONDS, help_text="Empty: what the last starts took decides."
+    )
     approval_minutes = models.PositiveIntegerField(
         default=30, validators=[MinValueValidator(1), MaxValueValidator(10_080)]
     )

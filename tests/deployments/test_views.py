@@ -58,7 +58,7 @@ def test_another_machine_name_is_refused_in_words(client_of: ClientOf, viewer: U
 def _deployment_form(**values: object) -> dict[str, object]:
     numbers = {
         "drain_seconds": 60, "term_seconds": 20, "kill_seconds": 10, "memory_seconds": 30, "stuck_seconds": 120,
-        "port_seconds": 10, "ready_seconds": 1800, "approval_minutes": 30, "tolerance_mib": 64,
+        "port_seconds": 10, "ready_seconds": "", "approval_minutes": 30, "tolerance_mib": 64,
     }  # fmt: skip
     return {"name": "chat", "kill_own_by_itself": "on", **numbers, **values}
 

@@ -73,17 +73,18 @@ def test_ready_with_anothers_port_is_a_lie(listener: Listener, said: bool, lied:
 @pytest.mark.parametrize(
     ("chosen", "took", "seconds"),
     [
-        (1800, [], 1800),
-        (1800, [240.0], 480),
-        (1800, [240.0, 230.0, 900.0], 480),
-        (1800, [240.0, 230.0, 900.0, 5000.0], 480),
-        (1800, [1200.0], 2400),
-        (1800, [3.0, 4.0, 5.0], 120),
+        (None, [], 1800),
+        (None, [240.0], 480),
+        (None, [240.0, 230.0, 900.0], 480),
+        (None, [240.0, 230.0, 900.0, 5000.0], 480),
+        (None, [1200.0], 2400),
+        (None, [3.0, 4.0, 5.0], 120),
+        (1800, [240.0], 1800),
         (600, [240.0], 600),
         (5, [240.0], 5),
     ],
 )
-def test_how_long_a_start_may_take_before_it_is_asked(chosen: int, took: list[float], seconds: int) -> None:
+def test_how_long_a_start_may_take_before_it_is_asked(chosen: int | None, took: list[float], seconds: int) -> None:
     assert limit(chosen, took) == seconds
 
 
