@@ -45,7 +45,10 @@ AS_LOGIN = (
     "{} runs the server as another user, but the panel starts it as the login of its host. Leave it out; for another "
     "user add the host once more with that user's login."
 )
-INNER = "{} hides the command from the panel. Write the command itself, as it stands between the quotes."
+INNER = (
+    "{} hides the command from the panel. Write the command itself, as it stands between the quotes; what needs "
+    "several belongs into a script on the host, which the panel can start."
+)
 DETACHED = "{} is not needed: the panel starts the server detached and keeps its log. Leave it out."
 OF_ANOTHER = "{} hands the server to a scheduler, beside which the panel starts nothing. Write the command it runs."
 OF_MANAGER = "{} only asks a manager to start something. Write the command that starts the server itself."

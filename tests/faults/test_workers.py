@@ -27,8 +27,9 @@ LINES = 3000
 def deploy_chatty(story: Story, place: Place) -> Deployment:
     """A server that writes thousands of lines before it is ready, and none after."""
     talk = f"i=0; while [ $i -lt {LINES} ]; do echo line $i of the loading; i=$((i+1)); done"
-    talk += f"; exec {STANDIN} --port {{port}}"
-    return story.deploy(place, ["/bin/sh", "-c", talk], cards=(0,), ready=READY_STANDIN)
+    place.machine.seen("/models/chatty.sh").write_text(f'{talk}\nexec {STANDIN} "$@"\n')
+    words = ["/bin/sh", "/models/chatty.sh", "--port", "{port}"]
+    return story.deploy(place, words, cards=(0,), ready=READY_STANDIN)
 
 
 def start(story: Story, panel: Panel, deployment: Deployment) -> None:

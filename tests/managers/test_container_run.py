@@ -53,6 +53,7 @@ def test_a_container_is_made_anew_and_the_old_one_is_kept(story: Story, with_sys
     assert run(with_systemd, "docker ps -a -q").count("\n") == 2, "of ours there is only one"
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_after_sending_leaves_one_container(
     story: Story, with_systemd: Place, panel: Panel, dying: None
 ) -> None:

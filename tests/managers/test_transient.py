@@ -70,6 +70,7 @@ def _sleepers(place: Place) -> list[int]:
     return [each.pid for each in place.machine.processes() if each.cmdline == ("sleep", "86398")]
 
 
+@pytest.mark.slow
 def test_its_exit_code_is_kept_when_systemd_stops_it(story: Story, with_systemd: Place) -> None:
     deployment = story.deploy_standin(with_systemd)
     job = story.start(deployment)
@@ -97,6 +98,7 @@ def test_a_worker_that_dies_after_sending_leaves_one_server(
     assert launch.pid is not None and group_of(with_systemd, launch.pid).endswith(f"relaunch-{launch.pk}.service")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(one_user_only(), reason="without root the lab has one user only")
 def test_the_user_of_the_server_is_kept_by_root(story: Story, with_systemd: Place) -> None:
     deployment = adopted(story, with_systemd)
@@ -115,6 +117,7 @@ def test_the_user_of_the_server_is_kept_by_root(story: Story, with_systemd: Plac
     assert f"HOME=/home/{LOGIN}".encode() in environment
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(one_user_only(), reason="without root the lab has one user only")
 @pytest.mark.parametrize("lingers", [True, False])
 def test_a_login_has_units_of_its_own_where_it_lingers(story: Story, lingers: bool) -> None:

@@ -46,6 +46,7 @@ def test_scenario_03_flags_that_are_not_the_proven_ones_are_named(story: Story, 
     assert "Differs from proven" not in page_of(story, deployment)
 
 
+@pytest.mark.slow
 def test_scenario_03_also_of_a_server_that_somebody_else_has_started(story: Story, place: Place) -> None:
     deployment = proven(story, place)
     story.run_job(deployment, JobKind.STOP)

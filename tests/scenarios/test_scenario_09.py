@@ -55,6 +55,7 @@ def test_scenario_09_the_cause_stands_far_above_the_line_that_gives_up(story: St
     assert "no memory was left for the KV cache" in page
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mode", "cause", "memory"),
     [
@@ -104,6 +105,7 @@ def test_scenario_09_a_start_that_hangs_is_asked_about_and_never_called_failed(
     assert not gpu1.servers(deployment.port)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("mode", "why"), [("empty", "the answer is empty"), ("repeating", "only repeats 'the'")])
 def test_scenario_09_a_server_that_answers_nothing_real_has_not_come_up(
     story: Story, gpu1: Place, mode: str, why: str

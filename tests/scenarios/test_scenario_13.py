@@ -56,6 +56,7 @@ def test_scenario_13_an_older_engine_is_warned_of_before_the_start(story: Story,
     assert "Paris" in Check.objects.get(step__job=job, key="completion").detail
 
 
+@pytest.mark.slow
 def test_scenario_13_a_version_that_is_stated_is_no_warning(story: Story, place: Place) -> None:
     deployment = story.deploy_sglang(place)
     job = with_version(story, deployment, "0.5.11")
@@ -70,6 +71,7 @@ def test_scenario_13_an_interpreter_that_is_not_there_is_unknown(story: Story, g
     assert ended.state == JobState.FAILED and "The program /opt/sglang-0.4.0/bin/python is not there" in ended.summary
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("mode", "words"), [("empty", "empty"), ("repeating", "repeats")])
 def test_scenario_13_an_answer_that_nobody_would_accept_is_a_failed_check(
     story: Story, gpu1: Place, mode: str, words: str

@@ -9,7 +9,8 @@ import json
 import re
 import stat
 import threading
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -157,12 +158,12 @@ def files_with_a_value(*tops: Path) -> list[Path]:
     return found
 
 
-def pages_of(user: User) -> dict[str, str]:
-    """Every page that links lead to from the overview."""
-    client, pages, todo = Client(), dict[str, str](), ["/"]
+def pages_of(user: User, *, first: Iterable[str]) -> dict[str, str]:
+    """The pages at ``first``, the overview, and what links lead to from there, the near ones before the far ones."""
+    client, pages, todo = Client(), dict[str, str](), deque([*first, "/"])
     client.force_login(user)
     while todo:
-        address = todo.pop()
+        address = todo.popleft()
         if address in pages or len(pages) > 150:
             continue
         answer = client.get(address)
@@ -251,14 +252,15 @@ def nothing_is_kept_or_shown(story: Story, panel: Panel, deployment: Deployment)
     assert "set secret" in dump.getvalue() and "sealed" in dump.getvalue()
     texts = {"dump": dump.getvalue()}
     jobs = list(Job.objects.filter(deployment=deployment))
+    ours = [f"/deployments/{deployment.pk}/", *(f"/jobs/{job.pk}/" for job in jobs)]
     people = [story.actor]
     for role in ROLES:
         user, _ = User.objects.get_or_create(username=f"only-{role}")
         user.groups.set([Group.objects.get(name=role)])
         people.append(user)
     for person in people:
-        pages = pages_of(person)
-        assert {f"/deployments/{deployment.pk}/", *(f"/jobs/{job.pk}/" for job in jobs)} <= pages.keys()
+        pages = pages_of(person, first=ours)
+        assert {*ours} <= pages.keys()
         texts |= {f"{person} {address}": text for address, text in pages.items()}
         texts |= {f"{person} frames of {job}": frames(person, job) for job in jobs}
     assert any("talks of ********" in text for name, text in texts.items() if "frames" in name)

@@ -75,12 +75,11 @@ def test_what_is_not_there_is_told(story: Story, place: Place, command: str, rea
     assert reason in row.problem and row.catalogue is None
 
 
-def test_an_engine_whose_source_is_put_together_otherwise_is_asked_for_its_help(story: Story, place: Place) -> None:
-    """The simulated SGLang makes its parser from a table, behind a shell script in the place of its interpreter."""
+def test_an_interpreter_behind_a_shell_script_is_found(story: Story, place: Place) -> None:
     row = read_flags(story, place, "/lab/bin/python -m sglang.launch_server")
-    assert row.problem == "" and row.source == "help" and row.version.startswith("0.5."), row.problem
+    assert row.problem == "" and row.source == "source" and row.version.startswith("0.5."), row.problem
     found = row.catalogue
-    assert found is not None and not found.is_sure and found.count > 80
+    assert found is not None and found.count > 80
     assert found.by_name["--tp-size"].takes == "1" and "bf16" in (found.by_name["--kv-cache-dtype"].choices or ())
 
 

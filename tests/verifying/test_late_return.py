@@ -34,6 +34,7 @@ def test_a_server_that_comes_back_after_the_job_is_named_on_the_page(story: Stor
     assert deployment.state == "unknown"
 
 
+@pytest.mark.slow
 def test_whoever_takes_the_cards_after_the_job_is_named_on_the_page(story: Story, fleet: Fleet) -> None:
     place = story.add_host(fleet.host("gpu1"))
     deployment = story.deploy_standin(place)
