@@ -51,7 +51,7 @@ def install(point: str, act: Act) -> None:
     """Arm one point of a restart."""
     from deployments import joblog, runner
     from deployments.remote import run as remote
-    from deployments.steps import launch, stop, verify
+    from deployments.steps import launch, signals, stop, verify
     from deployments.steps.registry import STEPS
 
     match point:
@@ -60,7 +60,7 @@ def install(point: str, act: Act) -> None:
         case "launch-sent":  # the host has started it, nothing of that is stored
             before(act, launch, "_settle")
         case "stop-intended":
-            before(act, stop, "_watch")
+            before(act, signals, "_watch")
         case "stop-sent":  # the signal is out, its result is not stored
             before(act, stop, "_show")
         case "stopped":  # between stop and verify
