@@ -169,7 +169,7 @@ def end_all(place: Place) -> None:
     if has_systemd(place):
         units = "'watch*' 'other*' 'chat*' 'user@*' 'docker*' 'relaunch-*'"
         run(place, f"systemctl kill -s KILL {units} 2> /dev/null; systemctl stop {units}; systemctl reset-failed")
-        run(place, f"rm -f {UNITS}/chat.service /run/docker.sock; systemctl daemon-reload")
+        run(place, f"rm -rf {UNITS}/chat.service {UNITS}/chat.service.d /run/docker.sock; systemctl daemon-reload")
         run(place, "rmdir /sys/fs/cgroup/kubepods.slice/* /sys/fs/cgroup/kubepods.slice 2> /dev/null; true")
     mine = ("systemd", "sshd", "/usr/lib/systemd", "/lib/systemd", "/sbin/init")
     for process in place.machine.processes():
