@@ -68,7 +68,7 @@ def make_profile(
     page.get_by_label("Environment").fill("\n".join(f"{key}={value}" for key, value in (env or {}).items()))
     page.get_by_label("Text in the log that says: ready").fill(ready)
     page.get_by_label("Name", exact=True).fill(name)
-    page.get_by_label("Engine").select_option(engine)
+    page.get_by_label("Engine", exact=True).select_option(engine)
     page.get_by_label("Command line").fill(command)
     page.get_by_role("button", name="Create the profile").click()
     page.wait_for_url(re.compile(r"/profiles/\d+/$"))
@@ -90,8 +90,8 @@ def make_deployment(
     """
     page.goto("/deployments/new/")
     page.get_by_label("Name", exact=True).fill(name)
-    page.get_by_label("Revision").select_option(label=f"{profile} r1")
-    page.get_by_label("Host").select_option(label=host)
+    page.get_by_label("Revision", exact=True).select_option(label=f"{profile} r1")
+    page.get_by_label("Host", exact=True).select_option(label=host)
     boxes = page.locator("input[name=gpus]:visible")
     expect(boxes.first).to_be_visible()
     for number in range(cards):
