@@ -313,8 +313,3 @@ def pieces_of(launch: Launch) -> Iterator[tuple[int, str]]:
     """What is stored of a launch's own log, piece by piece with its number in the job's log: it may be large."""
     chunks = LogChunk.objects.filter(launch=launch).order_by("offset", "seq").values_list("seq", "text")
     return iter(chunks.iterator(chunk_size=64))
-
-
-def text_of(launch: Launch) -> str:
-    """All that is stored of a launch's own log."""
-    return "".join(text for _, text in pieces_of(launch))

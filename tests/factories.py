@@ -8,6 +8,7 @@ from typing import Any
 
 from django.utils import timezone
 
+from deployments.joblog import pieces_of
 from deployments.lifecycle import JobKind, JobState, StepState
 from deployments.models import (
     Check,
@@ -198,3 +199,8 @@ def make_readings(job: Job, gpu: Gpu, *used: int | None) -> None:
         JobReading(job=job, gpu_uuid=gpu.uuid, used_mib=mib, at=now - timedelta(seconds=len(used) - number))
         for number, mib in enumerate(used)
     )
+
+
+def text_of(launch: Launch) -> str:
+    """All that is stored of a launch's own log."""
+    return "".join(text for _, text in pieces_of(launch))

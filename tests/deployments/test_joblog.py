@@ -15,12 +15,12 @@ from hypothesis.extra.django import TestCase
 from controlpanel.live.consumer import LARGEST_FRAME
 from controlpanel.live.protocol import encode
 from controlpanel.masking import mask_text
-from deployments.joblog import CHUNK_BYTES, OVERLAP, JobLog, LeaseLost, LogReplaced, ServerLog, text_of
+from deployments.joblog import CHUNK_BYTES, OVERLAP, JobLog, LeaseLost, LogReplaced, ServerLog
 from deployments.lifecycle import JobState
 from deployments.models import Job, Launch, LogChunk
 from deployments.models.job import Claim
 from deployments.streams import log_item
-from tests.factories import make_deployment, make_job, make_launch
+from tests.factories import make_deployment, make_job, make_launch, text_of
 
 pytestmark = pytest.mark.django_db
 SECRET = "sk-abcdefghijklmnopqrstuvwxyz0123456789"

@@ -15,14 +15,14 @@ from uuid import uuid4
 
 import pytest
 
-from deployments.joblog import JobLog, LogReplaced, text_of
+from deployments.joblog import JobLog, LogReplaced
 from deployments.lifecycle import JobState
 from deployments.models import Job, LogChunk
 from deployments.models import Launch as Row
 from deployments.remote.script import Said
 from lab.processes import listening_sockets
 from tests.deployments.remote.shell import BOOT_ID, Host, lives, record, said_of, wait_for, words
-from tests.factories import make_deployment, make_job, make_launch
+from tests.factories import make_deployment, make_job, make_launch, text_of
 
 pytestmark = pytest.mark.process
 
