@@ -107,7 +107,7 @@ def test_a_launch_that_is_given_up_keeps_none(host: Host) -> None:
     run = wrapper(SLEEP, env={}, workdir="", secrets=True, settings=True)
     process = host.start(host.launch_script(SLEEP, launch=late, run=run, secrets=SECRETS, settings=SETTINGS))
     directory = host.base / "launches" / late
-    wait_for((directory / "secrets").exists, what="the file")
+    wait_for((directory / "log").exists, what="the last of its files")
     process.kill()
     assert process.stdin is not None and process.stdout is not None
     process.stdin.close()
