@@ -3,6 +3,8 @@
 PYTHON := .venv/bin/python
 PYTEST := .venv/bin/pytest
 LAB := $(PYTHON) -m lab enter
+# Two fleets side by side, each with half of the files, in order: a fleet belongs to the directory of its tests.
+FLEETS := --dist loadfile --no-loadscope-reorder --tx "2*popen//python=$(LAB) -- $(PYTHON)"
 HOST ?= 127.0.0.1
 PORT ?= 8000
 
@@ -28,13 +30,14 @@ check: ## Lint, types, migrations and the quick tests (under a minute)
 	@scripts/check
 
 test: check ## Everything a change must pass: check, the simulated fleet, a browser
-	@$(PYTEST) -q -n 2 -m "(process or jobs) and not slow"
-	@$(LAB) -- $(PYTEST) -q -m "lab and not slow and not e2e"
-	@$(LAB) -- $(PYTEST) -q -m "e2e and not slow"
+	@scripts/ring $(PYTEST) -q -n 2 -m "(process or jobs) and not slow"
+	@scripts/ring $(PYTEST) -q $(FLEETS) -m "lab and not slow and not e2e"
+	@scripts/ring $(LAB) -- $(PYTEST) -q -m "e2e and not slow"
 
 test-full: check ## All tests, the slow ones too
-	@$(PYTEST) -q -m "process or jobs or (slow and not lab and not e2e)"
-	@$(LAB) -- $(PYTEST) -q -m "lab or e2e"
+	@scripts/ring $(PYTEST) -q -m "process or jobs or (slow and not lab and not e2e)"
+	@scripts/ring $(PYTEST) -q $(FLEETS) -m "lab and not e2e"
+	@scripts/ring $(LAB) -- $(PYTEST) -q -m e2e
 
 e2e: ## The browser tests
 	@scripts/setup test

@@ -4,7 +4,7 @@
         transport.run(...)
 
 Threads share a link (eight commands at once). A link that was idle is probed before it is lent; one that
-failed is thrown away, and the next borrower gets a new one.
+failed is thrown away. When it turns out dead before a command was sent, that command goes over a new one, once.
 Never carried over a fork: the child starts empty.
 """
 
@@ -12,11 +12,21 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from hosts.transport.base import ConnectTimeout, LinkDown, LinkLost, Transport
+from hosts.transport.base import (
+    ByteTunnel,
+    ConnectTimeout,
+    LinkDown,
+    LinkLost,
+    Result,
+    Stream,
+    Transport,
+    TransportCounters,
+    no_tick,
+)
 from hosts.transport.factory import link_signature, open_transport
 
 if TYPE_CHECKING:
@@ -58,6 +68,64 @@ class _Entry:
     link: _Link | None = None
 
 
+Done = TypeVar("Done")
+
+
+class _Lent:
+    """What a borrower holds: the link, and a new one in its place when it was dead before a command was sent.
+
+    Only then: a command that was sent may have been carried out, so its LinkLost is the borrower's to judge.
+    """
+
+    def __init__(self, link: _Link, *, renew: Callable[[_Link], _Link]) -> None:
+        self.link = link
+        self._renew = renew
+        self._renewed = False
+        self._lock = threading.Lock()
+
+    @property
+    def kind(self) -> str:
+        return self.link.transport.kind
+
+    @property
+    def counters(self) -> TransportCounters:
+        return self.link.transport.counters
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        timeout: float,
+        stdin: bytes = b"",
+        tick: Callable[[], None] = no_tick,
+    ) -> Result:
+        return self._sent(lambda transport: transport.run(argv, timeout=timeout, stdin=stdin, tick=tick))
+
+    def stream(self, argv: Sequence[str], *, stdin: bytes = b"", keep_stdin_open: bool = False) -> Stream:
+        return self._sent(lambda transport: transport.stream(argv, stdin=stdin, keep_stdin_open=keep_stdin_open))
+
+    def open_tcp(self, port: int, *, host: str = "127.0.0.1", timeout: float) -> ByteTunnel:
+        return self._sent(lambda transport: transport.open_tcp(port, host=host, timeout=timeout))
+
+    def is_alive(self, *, timeout: float) -> bool:
+        return self.link.transport.is_alive(timeout=timeout)
+
+    def close(self) -> None:
+        self.link.transport.close()
+
+    def _sent(self, send: Callable[[Transport], Done]) -> Done:
+        used = self.link
+        try:
+            return send(used.transport)
+        except LinkDown:
+            with self._lock:
+                if self.link is used:
+                    if self._renewed:
+                        raise
+                    self.link, self._renewed = self._renew(used), True
+            return send(self.link.transport)
+
+
 class LinkPool:
     """Lends links. All methods may be called from any thread."""
 
@@ -82,19 +150,19 @@ class LinkPool:
     def borrow(self, host: "Host") -> "Iterator[Transport]":
         """A link that answered within the last seconds. Raises ConnectError when there is none to be had."""
         entry = self._entry(host.pk)
-        link = self._check_out(entry, host)
+        lent = _Lent(self._check_out(entry, host), renew=lambda dead: self._exchange(entry, host, dead))
         try:
-            yield link.transport
+            yield lent
         except (LinkLost, LinkDown):
-            self._retire(entry, link)
+            self._retire(entry, lent.link)
             raise
         except BaseException:
-            link.last_used = float("-inf")  # slow command, cancel or dead link: the next borrower looks first
+            lent.link.last_used = float("-inf")  # slow command, cancel or dead link: the next borrower looks first
             raise
         else:
-            link.last_used = self._clock()
+            lent.link.last_used = self._clock()
         finally:
-            self._check_in(link)
+            self._check_in(lent.link)
 
     def evict(self, host_pk: object) -> None:
         """Lend this host's link no more: its address or its keys have changed."""
@@ -136,6 +204,13 @@ class LinkPool:
             return link
         finally:
             entry.lock.release()
+
+    def _exchange(self, entry: _Entry, host: "Host", dead: _Link) -> _Link:
+        """A new link for the borrower of a dead one, who then holds only the new one."""
+        self._retire(entry, dead)
+        link = self._check_out(entry, host)
+        self._check_in(dead)
+        return link
 
     def _lend(self, link: _Link) -> bool:
         """Count one more borrower, unless the link was retired meanwhile (its last borrower then closes it)."""

@@ -251,8 +251,11 @@ class ByteTunnel(Protocol):
 class Transport(Protocol):
     """One link to one machine. Threads may share it; processes may not."""
 
-    kind: str
-    counters: TransportCounters
+    @property
+    def kind(self) -> str: ...
+
+    @property
+    def counters(self) -> TransportCounters: ...
 
     def run(
         self,

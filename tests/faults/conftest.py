@@ -46,7 +46,7 @@ def gpu2(story: Story, fleet: Fleet) -> Place:
     return story.add_host(fleet.host("gpu2"))
 
 
-@pytest.fixture(params=["ssh", "pct"])
+@pytest.fixture(params=["ssh", pytest.param("pct", marks=pytest.mark.slow)])
 def place(request: pytest.FixtureRequest, story: Story, fleet: Fleet) -> Place:
     """A plain host, and then a container of a node."""
     return story.add_host(fleet.host("gpu1")) if request.param == "ssh" else story.add_container(fleet.container(129))

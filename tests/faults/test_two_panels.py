@@ -30,7 +30,7 @@ class Side:
             yield self.story
 
 
-@pytest.fixture(params=["ssh", "pct"])
+@pytest.fixture(params=["ssh", pytest.param("pct", marks=pytest.mark.slow)])
 def sides(
     request: pytest.FixtureRequest,
     new_panel: Callable[[], Panel],

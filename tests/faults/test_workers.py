@@ -54,6 +54,7 @@ def assert_done_once(story: Story, place: Place, deployment: Deployment, job: Jo
     assert job.steps.exclude(state="done").count() == 0
 
 
+@pytest.mark.parametrize("place", ["ssh", "pct"], indirect=True)
 @pytest.mark.parametrize("kind", [JobKind.START, JobKind.RESTART])
 def test_fault_01_worker_dies_between_launch_sent_and_identity_recorded(
     story: Story, panel: Panel, place: Place, kind: JobKind

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from hosts.links import LinkPool
-from hosts.transport.base import CommandTimeout, ConnectRefused, LinkLost
+from hosts.transport.base import CommandTimeout, ConnectRefused, LinkDown, LinkLost
 from hosts.transport.fake import FakeTransport, Reply
 
 
@@ -86,6 +86,42 @@ def test_a_lost_link_is_thrown_away(pool: LinkPool, opener: Opener) -> None:
     assert opener.opened[0].closed
     use(pool, Row())
     assert len(opener.opened) == 2
+
+
+def test_a_link_that_is_dead_before_a_command_was_sent_is_exchanged(pool: LinkPool, opener: Opener) -> None:
+    with pool.borrow(Row()) as transport:
+        opener.opened[0].on("true", reply=LinkDown("gone"))
+        transport.run(["true"], timeout=1)
+        assert opener.opened[0].closed
+        transport.run(["true"], timeout=1)
+    use(pool, Row())
+    assert len(opener.opened) == 2
+    assert opener.opened[1].commands() == [("true",)] * 3
+
+
+def test_it_is_exchanged_once_only(pool: LinkPool, opener: Opener) -> None:
+    with pytest.raises(LinkDown), pool.borrow(Row()) as transport:
+        opener.opened[0].on("true", reply=LinkDown("gone"))
+        transport.run(["true"], timeout=1)
+        opener.opened[1].on("true", reply=LinkDown("gone again"))
+        transport.run(["true"], timeout=1)
+    assert [fake.closed for fake in opener.opened] == [True, True]
+
+
+def test_no_new_link_to_be_had_is_told(pool: LinkPool, opener: Opener) -> None:
+    with pytest.raises(ConnectRefused), pool.borrow(Row()) as transport:
+        opener.opened[0].on("true", reply=LinkDown("gone"))
+        opener.refuses = True
+        transport.run(["true"], timeout=1)
+    opener.refuses = False
+    use(pool, Row())
+    assert len(opener.opened) == 2 and opener.opened[0].closed
+
+
+def test_a_command_that_was_sent_is_never_sent_again(pool: LinkPool, opener: Opener) -> None:
+    with pytest.raises(LinkLost), pool.borrow(Row()) as transport:
+        transport.run(["lost"], timeout=1)
+    assert len(opener.opened) == 1
 
 
 def test_a_time_out_makes_the_next_borrower_look(pool: LinkPool, opener: Opener) -> None:

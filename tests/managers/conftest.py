@@ -85,13 +85,13 @@ def story(_everywhere: Story, fleet: Fleet) -> Iterator[Story]:
             shutil.rmtree(place.machine.seen(locks), ignore_errors=True)
 
 
-@pytest.fixture(params=["ssh", "pct"])
+@pytest.fixture(params=["ssh", pytest.param("pct", marks=pytest.mark.slow)])
 def plain(request: pytest.FixtureRequest, story: Story) -> Place:
     """A machine without systemd."""
     return story.places[PLAIN[request.param]]
 
 
-@pytest.fixture(params=["ssh", "pct"])
+@pytest.fixture(params=["ssh", pytest.param("pct", marks=pytest.mark.slow)])
 def with_systemd(request: pytest.FixtureRequest, story: Story) -> Place:
     """A machine whose PID 1 is systemd; skips with the reason where there cannot be one."""
     if why_not := cgroups.why_no_systemd():

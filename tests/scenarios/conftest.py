@@ -42,7 +42,7 @@ def story(_everywhere: Story, clean_fleet: Fleet) -> Iterator[Story]:
     Launch.objects.exclude(state="ended").update(state="ended")
 
 
-@pytest.fixture(params=["ssh", "pct"])
+@pytest.fixture(params=["ssh", pytest.param("pct", marks=pytest.mark.slow)])
 def place(request: pytest.FixtureRequest, story: Story) -> Place:
     """A plain host, and then a container of a node."""
     return story.places["gpu1" if request.param == "ssh" else "llm-gpu"]

@@ -8,6 +8,7 @@ from tests.support.story import Place, Story, launch_of, one_server, sglang, sto
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(240)]
 
 
+@pytest.mark.parametrize("place", ["ssh", "pct"], indirect=True)
 def test_scenario_02_clean_restart_with_other_flags(story: Story, place: Place) -> None:
     deployment = story.deploy_sglang(place, "--enable-metrics")
     first = launch_of(story.start(deployment))

@@ -14,6 +14,7 @@ PROMPT_SECONDS = 6.0
 """From the first free reading to the launch, on a machine that does many things at once."""
 
 
+@pytest.mark.parametrize("place", ["ssh", "pct"], indirect=True)
 def test_scenario_16_late_release_is_waited_for_by_measuring(story: Story, place: Place) -> None:
     deployment = story.deploy_standin(place, "--delay", "4", cards=(0, 1))
     story.start(deployment)

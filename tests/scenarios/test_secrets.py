@@ -59,7 +59,7 @@ while not os.path.exists({STOP!r}):
                 except OSError:
                     pass
     rounds += 1
-    time.sleep(0.01)
+    time.sleep(0.05)
 print(json.dumps([rounds, read, sorted(found)]))
 """
 """Another user of the host: reads whatever command line, environment or file it may, until it is told to stop."""
@@ -102,7 +102,7 @@ def root_looks_at_command_lines() -> Iterator[None]:
     enough, found, rounds = threading.Event(), set[str](), [0]
 
     def look() -> None:
-        while not enough.wait(0.01):
+        while not enough.wait(0.05):
             for path in Path("/proc").glob("[0-9]*/cmdline"):
                 try:
                     data = path.read_bytes()

@@ -7,6 +7,7 @@ import contextlib
 import os
 import shutil
 import signal
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -60,5 +61,5 @@ def end_all(machine: Host) -> None:
 
 
 def short_directory(name: str) -> Path:
-    """A directory below the run's own, short enough for sockets."""
-    return Path(os.environ["RELAUNCH_DATA_DIR"]) / name
+    """A new directory below the run's own, short enough for sockets."""
+    return Path(tempfile.mkdtemp(prefix=f"{name}-", dir=os.environ["RELAUNCH_DATA_DIR"]))

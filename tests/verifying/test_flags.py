@@ -18,7 +18,7 @@ from tests.support.waiting import until
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(240)]
 
 
-@pytest.fixture(params=["ssh", "pct"])
+@pytest.fixture(params=["ssh", pytest.param("pct", marks=pytest.mark.slow)])
 def place(request: pytest.FixtureRequest, story: Story, fleet: Fleet) -> Place:
     """A machine with an engine of its own in /srv/venv, whose source would need torch if anybody imported it."""
     found = story.add_host(fleet.host("gpu1")) if request.param == "ssh" else story.add_container(fleet.container(129))

@@ -36,7 +36,7 @@ class Card:
         return {row["deployment"] or row["name"] for row in job.plan["co_tenants"]}
 
 
-@pytest.fixture(params=["ssh", "pct"])
+@pytest.fixture(params=["ssh", pytest.param("pct", marks=pytest.mark.slow)])
 def card(request: pytest.FixtureRequest, story: Story, fleet: Fleet) -> Card:
     """All three serve. By pct the embedder is in a container of its own, which the chat model's does not see."""
     if request.param == "ssh":
