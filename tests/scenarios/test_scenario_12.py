@@ -24,7 +24,9 @@ SAYS_WHY = {"exit"}
 """Where the answer is no reading either, but tells what a person must mend."""
 
 
-@pytest.mark.parametrize("kind", ODD)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=[pytest.mark.slow] if kind == "hanging" else []) for kind in ODD]
+)
 def test_scenario_12_unknown_is_never_free(story: Story, gpu1: Place, clean_fleet: Fleet, kind: str) -> None:
     deployment = story.deploy_standin(
         gpu1, "--stop", "3", cards=(0, 1), memory_seconds=2, stuck_seconds=2, port_seconds=2

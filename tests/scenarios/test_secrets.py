@@ -164,7 +164,7 @@ def pages_of(user: User, *, first: Iterable[str]) -> dict[str, str]:
     client.force_login(user)
     while todo:
         address = todo.popleft()
-        if address in pages or len(pages) > 150:
+        if address in pages or len(pages) > 50:
             continue
         answer = client.get(address)
         body = b"".join(answer) if answer.streaming else answer.content  # type: ignore[attr-defined]
