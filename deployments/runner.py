@@ -177,10 +177,18 @@ def _settle(claim: Claim, step: JobStep | None, log: JobLog, error: Exception | 
 
 
 def _wait(claim: Claim, opened: GateOpened) -> None:
-    """Begin to wait for a person: the question, what it is about, and the job's state, all in one transaction."""
+    """Begin to wait for a person: the question, what it is about, and the job's state, all in one transaction.
+
+    Nobody is asked about a job that somebody cancelled as the question came up: it is handed on to be ended.
+    """
     with transaction.atomic():
         if not Job.leave(claim, state=JobState.WAITING, summary=str(opened), hint="", **opened.job_fields):
             raise LeaseLost
+        # Only now: a cancel that comes later waits for this row, and then finds that the job waits.
+        cancelled = Job.objects.filter(pk=claim.job_id).exclude(cancel_requested_by="")
+        if cancelled.update(state=JobState.QUEUED, ring_at=timezone.now()):
+            transaction.on_commit(lambda: tasks.ring(claim.job_id))
+            return
         opened.gate.save()
 
 

@@ -7,7 +7,7 @@ from django.utils import timezone
 from deployments.decisions.recovery import must_ask
 from deployments.models import Job
 from deployments.steps.approval import answer_stands
-from deployments.steps.base import StepContext, StepFailed
+from deployments.steps.base import Afterwards, StepContext, StepFailed
 from hosts.probe.frames import Unknown
 from hosts.probe.probe import probe
 from hosts.transport.base import LinkLost
@@ -31,7 +31,11 @@ def regain(ctx: StepContext) -> None:
         answer = None
     if answer is not None and answer.answer == "end":
         _found(ctx)
-        raise StepFailed(f"{answer.answered_by_name} decided to end the job here.", hint="Look at the host.")
+        raise StepFailed(
+            f"{answer.answered_by_name} decided to end the job here.",
+            hint="Look at the host.",
+            afterwards=Afterwards.NOTHING,
+        )
     if answer is None and must_ask(lost_for, boot_changed=boot is not None and boot != facts.host.boot_id):
         booted = " It has booted meanwhile: what ran before is gone." if boot != facts.host.boot_id else ""
         raise ctx.ask(

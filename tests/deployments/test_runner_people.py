@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
@@ -56,6 +57,27 @@ def test_cancelling_at_a_gate_after_something_was_done(serving: Story) -> None:
     assert serving.work().state == JobState.CANCELLED
     assert "stop KILL" not in serving.host.sent
     assert not Gate.objects.filter(answered_at=None).exists()
+
+
+def test_cancelling_as_a_question_comes_up_asks_nobody(serving: Story, monkeypatch: pytest.MonkeyPatch) -> None:
+    serving.host.deaf.add("TERM")
+    serving.deployment.kill_own_by_itself = False
+    serving.deployment.term_seconds = 0
+    serving.deployment.save()
+    serving.request()
+    serving.approve()
+    ask = base.StepContext.ask
+
+    def ask_late(ctx: base.StepContext, kind: str, **more: Any) -> base.GateOpened:
+        opened = ask(ctx, kind, **more)
+        cancel(serving)
+        return opened
+
+    monkeypatch.setattr(base.StepContext, "ask", ask_late)
+    assert serving.work().state == JobState.QUEUED, "or nobody would end it"
+    assert not Gate.objects.filter(answered_at=None).exists()
+    assert serving.work().state == JobState.CANCELLED
+    assert "stop KILL" not in serving.host.sent and not serving.job.card_claims.exists()
 
 
 @pytest.mark.parametrize("arrived", [True, False])

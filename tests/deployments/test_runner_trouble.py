@@ -89,6 +89,20 @@ def test_after_a_quarter_of_an_hour_a_person_is_asked(serving: Story, choice: st
     assert serving.work().state == (JobState.SUCCEEDED if choice == "go_on" else JobState.FAILED)
 
 
+def test_ending_the_job_there_does_not_start_what_was_serving(serving: Story) -> None:
+    serving.request()
+    serving.approve()
+    serving.host.after["launch start"] = raising(LOST)
+    serving.work()
+    Job.objects.update(contact_lost_at=timezone.now() - timedelta(minutes=16))
+    assert serving.work().state == JobState.WAITING
+    serving.answer("end")
+    serving.host.sent.clear()
+    assert serving.work().state == JobState.FAILED
+    assert not {"stop TERM", "launch start"} & {*serving.host.sent}
+    assert not serving.job.steps.filter(way_back=True).exists()
+
+
 def test_after_a_boot_a_person_is_asked_at_once(serving: Story) -> None:
     serving.request()
     serving.approve()
