@@ -48,6 +48,20 @@ class LogReplaced(Exception):
     """The host's file is not the one that was read so far. This was said; follow again from the file's beginning."""
 
 
+def storable(text: str) -> str:
+    """What a database can hold of a text from outside: PostgreSQL takes no NUL, and none takes half a character."""
+    return text.encode(errors="replace").decode().replace("\0", "\ufffd")
+
+
+def storable_in(value: Any) -> Any:
+    """The same of plain data."""
+    if isinstance(value, dict):
+        return {storable(str(name)): storable_in(member) for name, member in value.items()}
+    if isinstance(value, list | tuple):
+        return [storable_in(member) for member in value]
+    return storable(value) if isinstance(value, str) else value
+
+
 class JobLog:
     """Writes one job's log for as long as ``claim`` holds. Not shared between threads."""
 
@@ -62,11 +76,11 @@ class JobLog:
 
     def hide(self, text: str) -> str:
         """The text as it may be stored and shown."""
-        return mask_text(text, known=self.known)
+        return storable(mask_text(text, known=self.known))
 
     def hide_in(self, value: Any) -> Any:
         """Plain data (dicts, lists, text, numbers) as it may be stored and shown."""
-        return mask_values(value, known=self.known)
+        return storable_in(mask_values(value, known=self.known))
 
     def say(self, text: str, *, step: str) -> None:
         """One line of the panel's own, for the reader of the job, stored at once."""

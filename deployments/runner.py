@@ -48,7 +48,7 @@ logger = logging.getLogger(__name__)
 DATABASE_FAILS = (OperationalError, InterfaceError)
 """Not DataError or IntegrityError: those are faults of ours, and would come again for ever."""
 
-OWNER = f"{socket.gethostname()}:{os.getpid()}"
+OWNER = f"{socket.gethostname()[:32]}:{os.getpid()}"
 
 
 def never() -> bool:
@@ -268,7 +268,7 @@ def _lose_contact(claim: Claim, job: Job, log: JobLog, step: JobStep | None, err
         claim,
         state=JobState.UNKNOWN,
         summary=log.hide(f"{error} What was last known: {_last_known(job)}. Users may still be served."),
-        hint=error.hint,
+        hint=log.hide(error.hint),
         contact_lost_at=since,
         ring_at=now + retry_in(now - since),
     )
@@ -300,7 +300,9 @@ def _end(
     summary = log.hide(summary)
     log.say_soon(summary, step="")
     with log.transaction():
-        left = Job.leave(claim, state=state, summary=summary, hint=hint, traceback=traceback, contact_lost_at=None)
+        left = Job.leave(
+            claim, state=state, summary=summary, hint=log.hide(hint), traceback=traceback, contact_lost_at=None
+        )
         if not left:
             raise LeaseLost
         if failed is not None:

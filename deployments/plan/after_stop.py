@@ -16,6 +16,7 @@ from deployments.plan.cards import deployment_of
 from deployments.plan.manager import LOGINS, UNIT, Manager, ManagerKind, ancestors, find_manager, waiting
 from deployments.plan.marks import launch_of_log, marks, undecided
 from deployments.plan.serving import Serving
+from deployments.plan.words import shortened
 from hosts.probe.facts import HostFacts
 from hosts.probe.frames import Unknown
 from hosts.probe.processes import Process, ProcessTable
@@ -126,7 +127,7 @@ def who_is_back(
         if same or (process.pid in in_the_way and any(map(is_server, commands))):
             pids = frozenset(each.pid for each in facts.processes.tree(root.pid))
             command = commands[0] if commands else process.comm
-            back = Back(root, command[:200], pids, _words(facts, process, manager, same), same)
+            back = Back(root, shortened(command), pids, _words(facts, process, manager, same), same)
             if root.pid not in found or (same and not found[root.pid].is_same):
                 found[root.pid] = back
     return tuple(found.values())

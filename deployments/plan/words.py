@@ -20,8 +20,14 @@ def command_of(process: Process, detail: ProcessDetail | None, *, letters: int =
 
 @lru_cache(maxsize=1024)  # a verify says the same commands many times a second
 def shortened(command: str, letters: int = LETTERS) -> str:
-    """Its beginning, secrets masked: first, for a piece of a secret looks like none."""
-    return mask_text(command)[:letters]
+    """Its beginning, secrets masked: first, for a piece of a secret looks like none.
+
+    It ends with a whole word: whoever knows more secrets than this finds them whole, or not at all.
+    """
+    text = mask_text(command)
+    if len(text) <= letters or text[letters].isspace():
+        return text[:letters]
+    return text[:letters].rpartition(" ")[0] or text[:letters]
 
 
 def user_of(uid: int | None) -> str:

@@ -15,4 +15,4 @@ for FILE; do
     COUNT=$((COUNT + 1))
 done
 echo looked' sh "$@" 2>&1 < /dev/null)
-printf '%s\n' "$TEXT" | while IFS= read -r LINE; do say $LINE; done
+printf '%s\n' "$TEXT" | while IFS= read -r LINE; do [ -z "$LINE" ] || say $LINE; done

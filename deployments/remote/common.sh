@@ -60,7 +60,7 @@ read -r STAT 2> /dev/null < /proc/1/stat || HIDES=1
 # Is there a process $1 that cannot be looked at? Only kill tells then.
 is_hidden() {
     [ -n "$HIDES" ] || return 1
-    case $(kill -0 "$1" 2>&1) in *ermitted*) return 0 ;; *) return 1 ;; esac
+    case $(LC_ALL=C; kill -0 "$1" 2>&1) in *ermitted*) return 0 ;; *) return 1 ;; esac
 }
 
 same_boot() {

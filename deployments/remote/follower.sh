@@ -1,7 +1,7 @@
 # The wrapper of a launch whose server somebody else starts, a unit or a container: orders the start once, records who
 # the server is, copies its output into the launch's log and keeps its exit code. $1: the launch's directory.
 # It carries no marker and has its own output nowhere: nobody may take it for a part of the server.
-# AS_ROOT: "sudo -n", or empty.
+# AS_ROOT: "sudo -n", or empty. The file "ordered" tells that from then on the unit or container may run by this launch.
 DIR=$1
 # Made once: by us, or by a script that has given this launch up.
 mkdir "$DIR/begun" || exit 0

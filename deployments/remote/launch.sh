@@ -7,11 +7,12 @@ same_boot
 take_fence
 DIR=$BASE/launches/$LAUNCH
 
-# Wait until the launch in directory $1 has told who it is. The wrapper does so within milliseconds; after 10 s it
-# will not any more.
+# Wait until the launch in directory $1 has told who it is. Our wrapper does so within milliseconds; a unit or container
+# may take its time to start.
+case $WAY in unit | container | compose | run) PATIENCE=3000 ;; *) PATIENCE=1000 ;; esac
 wait_for_record() {
     now
-    END=$((NOW + 1000))
+    END=$((NOW + PATIENCE))
     while [ ! -r "$1/record" ] && [ ! -r "$1/exit" ] && [ "$NOW" -lt "$END" ]; do
         sleep 0.01
         now
@@ -38,6 +39,7 @@ tell_record() {
     wait_for_record "$DIR"
     [ -r "$DIR/record" ] && while read -r WORDS; do say record "$WORDS"; done < "$DIR/record"
     [ -r "$DIR/exit" ] && { read -r CODE < "$DIR/exit"; say exit "$CODE"; }
+    [ -r "$DIR/exit" ] && [ ! -r "$DIR/record" ] && say why "$(tail -n 3 "$DIR/log" | tr '\n' ' ')"
     say "$1" "$DIR"
     exit 0
 }

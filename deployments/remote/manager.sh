@@ -52,6 +52,6 @@ case $KIND in
         tell program "$TEXT"
         ;;
     waiting)
-        say command "$(tr '\0\n' '  ' 2> /dev/null < "/proc/$ABOVE/cmdline" | head -c 400)"
+        say command "$(tr '\0\n' '  ' 2> /dev/null < "/proc/$ABOVE/cmdline" | head -c 4000)"
         ;;
 esac

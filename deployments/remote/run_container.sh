@@ -20,6 +20,7 @@ if [ -n "$CHANGE" ]; then
     SAID=$(printf '%s' "$TEXT" | $AS_ROOT sh -c "$BY_ROOT_TEXT" sh "$CHANGE" 2>&1) ||
         fail "$CHANGE could not be written: $SAID"
 fi
+: > "$DIR/ordered"
 SAID=$(eval "$START" 2>&1) || fail "The container was not started: $SAID"
 ID=$(eval "$FIND" 2>&1 | head -n 1)
 [ -n "$ID" ] || fail "The container was started, and cannot be found: $SAID"

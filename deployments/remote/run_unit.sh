@@ -56,6 +56,7 @@ BEFORE=$LAST:$SINCE
 case $OUTPUT in append:*) SIZE=$(wc -c 2> /dev/null < "${OUTPUT#*:}") ;; *) SIZE=0 ;; esac
 [ -z "$CHANGE" ] || write_change || fail "$CHANGE could not be written: $SAID"
 $TOOL reset-failed -- "$NAME" > /dev/null 2>&1
+: > "$DIR/ordered"
 # A unit may count as started only when the server is ready: that is not waited for.
 SAID=$($TOOL start --no-block -- "$NAME" 2>&1) || fail "$NAME was not started: $SAID"
 TRIES=0

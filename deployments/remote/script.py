@@ -114,7 +114,8 @@ def _become(user: User) -> list[str]:
     return [
         "MEMBERS=--clear-groups",
         f"if USER=$(id -nu {user[0]} 2> /dev/null); then",
-        '    eval "HOME=~$USER"',
+        f"    HOME=$(getent passwd {user[0]} | cut -d : -f 6)",
+        "    HOME=${HOME:-/}",
         "    LOGNAME=$USER MEMBERS=--init-groups",
         "    export HOME USER LOGNAME",
         "fi",
@@ -149,7 +150,7 @@ class ScriptReader:
             if not line.startswith(self._mark):
                 self._buffer = rest
                 continue
-            word, *words = line[len(self._mark) :].decode(errors="replace").split()
+            word, *words = line[len(self._mark) :].decode(errors="replace").split() or [""]
             payload = b""
             if word == "log":
                 length = int(words[1])

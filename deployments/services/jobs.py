@@ -86,6 +86,11 @@ def _check_target(deployment: Deployment, target: Revision | None) -> None:
     host = deployment.placement.host
     if host.look_only:
         raise Refused(f"{host} is look-only.", hint="Jobs cannot run there.")
+    if host.machine.look_only:
+        raise Refused(
+            f"{host.machine}, the node of {host}, is look-only, and the locks of its cards are there.",
+            hint="Let the panel change the node, or restart the server by hand.",
+        )
     if target is not None and target.port != deployment.port:
         raise Refused(
             f"{target} listens on port {target.port}, {deployment} on port {deployment.port}.",

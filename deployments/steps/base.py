@@ -303,12 +303,18 @@ class StepContext:
 
     # --- Acting
 
-    def effect(self, kind: EffectKind, *, command: str, target: Mapping[str, Any]) -> EffectRecord:
-        """Store the intent of an act: from here on the host counts as touched. Raises StepFailed where only to look."""
+    def effect(
+        self, kind: EffectKind, *, command: str, target: Mapping[str, Any], on: Host | None = None
+    ) -> EffectRecord:
+        """Store the intent of an act ``on`` a machine, the job's host when left out: it counts as touched from here on.
+
+        Raises StepFailed where only to look.
+        """
+        where = on or self.host
         with self.writing(touched=True, lease_until=Job.lease_from_now()):
             self.heed()
-            if Host.objects.filter(pk=self.host.pk, look_only=True).exists():
-                raise StepFailed(f"{self.host} has been made look-only meanwhile.", hint="Nothing more is done there.")
+            if Host.objects.filter(pk=where.pk, look_only=True).exists():
+                raise StepFailed(f"{where} has been made look-only meanwhile.", hint="Nothing more is done there.")
             effect = Effect.objects.create(
                 job=self.job,
                 step=self.step,
@@ -360,15 +366,19 @@ class StepContext:
                 job=self.job,
                 step=self.step,
                 kind=kind,
-                title=title,
+                title=self.log.hide(title)[:200],
                 text=self.log.hide(text),
                 evidence=self.log.hide_in(list(evidence)),
-                choices=[{"detail": "", "danger": False, "needs_reason": False, **choice} for choice in choices],
+                choices=[self._shown(choice) for choice in choices],
                 plan_hash=plan_hash,
                 expires_at=timezone.now() + expires_in if expires_in else None,
             ),
             **job_fields,
         )
+
+    def _shown(self, choice: Mapping[str, Any]) -> dict[str, Any]:
+        words = {name: self.log.hide(choice.get(name, "")) for name in ("label", "detail")}
+        return {"danger": False, "needs_reason": False, **choice, **words}
 
     def answer(self, kind: str) -> Gate | None:
         """The answer to this step's newest gate of this kind, used up by this call; None when there is none."""

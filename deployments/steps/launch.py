@@ -65,8 +65,7 @@ def resolve(ctx: StepContext, row: Launch) -> None:
     elif "record" in words:
         _adopt(ctx, row, said)
     elif "exit" in words:
-        reason = "it ended before it could say which process it is"
-        _change(ctx, row, state=LaunchState.FAILED, ended_at=timezone.now(), end_reason=reason)
+        _change(ctx, row, state=LaunchState.FAILED, ended_at=timezone.now(), end_reason=_why_nobody(ctx, said))
     else:
         raise TransportError(f"The host does not say what became of launch {str(row.pk)[:8]}: {_outcome(said)}.")
 
@@ -124,7 +123,7 @@ def _send(ctx: StepContext, row: Launch, *, mode: str) -> list[Said]:
     )
     with ctx.link() as transport:
         said = remote.run(transport, script, timeout=TIMEOUT_SECONDS, tick=ctx.tick)
-    effect.done(_outcome(said), said=[f"{line.word} {line.text}"[:300] for line in said][:40])
+    effect.done(_outcome(said), said=[ctx.log.hide(f"{line.word} {line.text}")[:300] for line in said[:40]])
     for line in said:
         if line.word == "fenced":
             raise ctx.fenced(line.rest)
@@ -167,6 +166,12 @@ def _script(ctx: StepContext, row: Launch, *, mode: str, lock: bool, given: Sequ
     )
 
 
+def _why_nobody(ctx: StepContext, said: list[Said]) -> str:
+    """Why a launch has ended that never said which process it is: what stands in its log."""
+    why = next((line.text for line in said if line.word == "why" and line.text), "")
+    return ctx.log.hide(why)[:500] or "it ended before it could say which process it is"
+
+
 def _outcome(said: list[Said]) -> str:
     telling = [line for line in said if line.word not in ("memory", "record", "end", "take", "limit")]
     return f"{telling[-1].word} {telling[-1].text}".strip() if telling else "no answer"
@@ -196,6 +201,9 @@ def _settle(ctx: StepContext, row: Launch, said: list[Said]) -> None:
             case "notfree" | "notenough" | "unmeasured":
                 _back_to_verify(ctx, _not_free(line))
                 return
+    words = {line.word for line in said}
+    if "exit" in words and "record" not in words:
+        _give_up(ctx, row, f"It was not started: {_why_nobody(ctx, said)}", hint="Mend that, then start again.")
     _adopt(ctx, row, said)
     for line in said:
         if line.word == "limit":
@@ -214,7 +222,7 @@ def _give_up(ctx: StepContext, row: Launch, message: str, *, hint: str) -> None:
     """The host said no. An earlier copy of the script whose answer was lost may still come: then it is not settled."""
     ctx.log.flush()
     if not ctx.step.effects.filter(kind=EffectKind.LAUNCH, finished_at=None).exists():
-        _change(ctx, row, state=LaunchState.FAILED, ended_at=timezone.now(), end_reason=message)
+        _change(ctx, row, state=LaunchState.FAILED, ended_at=timezone.now(), end_reason=ctx.log.hide(message))
     raise StepFailed(message, hint=hint)
 
 
@@ -256,7 +264,7 @@ def _adopt(ctx: StepContext, row: Launch, said: list[Said]) -> None:
     directory = next((line.text for line in said if line.word in ("started", "exists")), "")
     if "pid" not in record:
         raise StepFailed(
-            "The launch was sent, but no process recorded itself within 10 s.",
+            "The launch was sent, but no process recorded itself in time.",
             hint="Look at the host: its disk may be full, or the login may not start programs.",
         )
     before = {line.rest[0]: int(line.rest[1]) for line in said if line.word == "memory"}

@@ -18,6 +18,7 @@ def lock_on_node(ctx: StepContext, *, nothing_done: str = "") -> None:
         EffectKind.TAKE_CARDS,
         command=f"lock {' '.join(cards)} on {machine}",
         target={"cards": cards, "host": machine.name},
+        on=machine,
     )
     try:
         other = take_cards(ctx.job, fence=ctx.claim.fence, links=ctx.links, tick=ctx.tick)

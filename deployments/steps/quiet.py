@@ -6,7 +6,7 @@ import shlex
 
 from deployments.lifecycle import EffectKind
 from deployments.models import Launch
-from deployments.plan.ways import NAMED, By, Way
+from deployments.plan.ways import NAMED, Way
 from deployments.remote import run as remote
 from deployments.steps.base import StepContext, StepFailed
 from deployments.steps.starting import stop_argv
@@ -20,8 +20,7 @@ def quiet(ctx: StepContext) -> None:
     Raises StepFailed when the manager says no: nothing may be started beside what it starts.
     """
     row = Launch.objects.filter(job=ctx.job).order_by("-intended_at").first()
-    way = Way.of(row.started_by) if row is not None else Way(By.WRAPPER)
-    if way.by not in NAMED:
+    if row is None or (way := Way.of(row.started_by)).by not in NAMED:
         return
     seconds = ctx.deployment.term_seconds + ctx.deployment.kill_seconds
     through = stop_argv(ctx, way, seconds=ctx.deployment.term_seconds)
@@ -34,6 +33,7 @@ def quiet(ctx: StepContext) -> None:
         "quiet",
         fence=ctx.claim.fence,
         boot_id="",
+        launch=row.pk,
         through=shlex.join(through),
         seconds_max=seconds,
     )

@@ -97,6 +97,7 @@ def send(ctx: StepContext, order: Order, *, heard: Heard, may_be_denied: bool = 
         order.kind,
         command=order.command,
         target={"processes": [list(one) for one in order.about], "boot": order.boot_id, "host": order.host.name},
+        on=order.host,
     )
     living, outcome = Living(), "result not known"
     try:

@@ -106,8 +106,9 @@ def _policy(ctx: StepContext, record: Record) -> StopPolicy:
 def _climb(ctx: StepContext, record: Record) -> None:
     """Ask the ladder, do what it says, until nobody lives or a person is needed."""
     living = Living({pid: "?" for pid, _ in record.processes})
-    if ctx.step.data["rung"] != Rung.NONE:
-        # Run again, perhaps long after the last signal: look before anybody is signalled or asked.
+    if ctx.step.data["rung"] != Rung.NONE or ctx.step.effects.exists():
+        # Run again, perhaps long after the last signal, whose answer may be lost: look before anybody is signalled,
+        # or a manager asked, which would stop whatever it runs by now.
         living = _look(ctx, record, 0)
     while True:
         since = datetime.fromisoformat(ctx.step.data["at"]) if "at" in ctx.step.data else timezone.now()

@@ -37,7 +37,7 @@ from deployments.plan.port import port_verdict
 from deployments.plan.sharing import Planned
 from deployments.steps import not_free
 from deployments.steps.approval import answer_stands
-from deployments.steps.base import StepContext, StepFailed
+from deployments.steps.base import StepContext
 from deployments.steps.plan import approve_anew_if_stale
 from deployments.steps.returned import is_back, stopped_of
 from deployments.steps.verify_rows import Patience, show_round, usable_row
@@ -45,6 +45,7 @@ from hosts.models import Gpu
 from hosts.probe.facts import AGAIN, HostFacts
 from hosts.probe.frames import Unknown
 from hosts.probe.probe import USABLE, watch
+from hosts.transport.base import LinkLost
 
 SECTIONS = ("host", "memory", "procs", "fds", "listeners", "port", "markers", *AGAIN, *USABLE)
 EVERY_SECONDS = 0.2
@@ -161,7 +162,7 @@ def _look(ctx: StepContext, record: Record | None, planned: Planned) -> Looked:
             if not isinstance(verdict, KeepLooking):
                 patience.is_over(ctx)
                 return Looked(first, seen, verdict, "" if isinstance(facts.host, Unknown) else facts.host.boot_id)
-    raise StepFailed("The host stopped sending readings before there was a verdict.", hint="Ask for the job again.")
+    raise LinkLost("The host stopped sending readings before there was a verdict.")
 
 
 def _unless_it_returns(ctx: StepContext, facts: HostFacts, stopped: Stopped | None, elapsed: float) -> Verdict:

@@ -273,7 +273,9 @@ class Transport(Protocol):
         ...
 
     def stream(self, argv: Sequence[str], *, stdin: bytes = b"", keep_stdin_open: bool = False) -> Stream:
-        """Start `argv` and read its output as it comes, stderr merged into stdout."""
+        """Start `argv` and read its output as it comes, stderr merged into stdout. Raises as `run` when nothing was
+        sent.
+        """
         ...
 
     def open_tcp(self, port: int, *, host: str = "127.0.0.1", timeout: float) -> ByteTunnel:

@@ -44,6 +44,7 @@ class Flow:
         self._stdin_open = keep_stdin_open
         self._out = bytearray()
         self._err = bytearray()
+        self._begun = False
         self._ended = False
         self._abandoned = False
         self._hung_up: Deadline | None = None
@@ -61,6 +62,12 @@ class Flow:
     def full(self) -> bool:
         """Whether the reader of a stream is so far behind that the pump should stop reading."""
         return len(self._out) >= HIGH_WATER
+
+    def begin(self) -> None:
+        """The command was sent."""
+        with self._changed:
+            self._begun = True
+            self._changed.notify_all()
 
     def feed(self, out: bytes, err: bytes = b"") -> None:
         with self._changed:
@@ -127,6 +134,14 @@ class Flow:
             self._out.clear()
             self._hung_up = Deadline(HANG_UP_SECONDS)
         self.wake()
+
+    def wait_for_begin(self, deadline: Deadline) -> None:
+        """Until the command was sent, or the deadline. Raises what stood in its way."""
+        with self._changed:
+            while not self._begun and not self._ended and not deadline.passed:
+                self._changed.wait(deadline.remaining())
+            if not self._begun and self._error is not None:
+                raise self._error
 
     def collect(self, deadline: Deadline, *, tick: Callable[[], None]) -> Result:
         """Wait for the end and return everything. Whatever ends the wait early abandons the command."""

@@ -244,7 +244,10 @@ class SshTransport:
 
     def stream(self, argv: Sequence[str], *, stdin: bytes = b"", keep_stdin_open: bool = False) -> Stream:
         spec = CommandSpec(check_argv(argv), stdin, keep_stdin_open, True)
-        return FlowStream(self._start(spec, Deadline(CHANNEL_WAIT_SECONDS), no_tick))
+        deadline = Deadline(CHANNEL_WAIT_SECONDS)
+        flow = self._start(spec, deadline, no_tick)
+        flow.wait_for_begin(deadline)
+        return FlowStream(flow)
 
     def open_tcp(self, port: int, *, host: str = "127.0.0.1", timeout: float) -> ByteTunnel:
         deadline = Deadline(timeout)

@@ -85,6 +85,7 @@ class ChannelPump(threading.Thread):
 
     def _command(self) -> None:
         channel = self._begin(self._bell)
+        self._flow.begin()
         try:
             while not self._flow.abandoned:
                 moved = self._receive(channel)

@@ -112,6 +112,14 @@ def test_secrets_are_masked_in_our_own_words_and_in_the_servers() -> None:
     assert "loading" in text and "done" in text
 
 
+def test_what_no_database_can_hold_is_shown_as_such() -> None:
+    claim, _ = claimed()
+    log = JobLog(claim)
+    log.say("a\0b\ud800c", step="check")
+    assert LogChunk.objects.get().text == "a\ufffdb?c\n"
+    assert log.hide_in({"a\0": ["\0", 1, {"b": "\udfff"}]}) == {"a\ufffd": ["\ufffd", 1, {"b": "?"}]}
+
+
 def test_half_a_line_waits_and_is_asked_for_again_by_the_next_worker() -> None:
     claim, launch = claimed()
     log = server(claim, launch)

@@ -177,6 +177,13 @@ def test_where_no_job_runs(ask: Ask) -> None:
     assert not Job.objects.exists()
 
 
+def test_where_the_locks_cannot_be_written_no_job_runs(ask: Ask) -> None:
+    node = make_host(look_only=True)
+    inside = make_host(transport="pct", via=node, vmid=129)
+    with pytest.raises(Refused, match="is look-only, and the locks"):
+        ask(make_deployment(host=inside))
+
+
 @pytest.mark.django_db(transaction=True)
 def test_eight_clicks_at_once_are_one_job(operator: User, ask: Ask) -> None:
     deployment, key = make_deployment(), uuid4()

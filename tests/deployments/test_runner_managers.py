@@ -10,8 +10,9 @@ from django.db import OperationalError
 from deployments.lifecycle import JobKind, JobState
 from deployments.models import Effect, Job, Launch
 from deployments.steps import verify
+from hosts.transport.base import LinkLost
 from tests.deployments.machine import OTHER_BOOT, SGLANG, Proc
-from tests.deployments.support import Story
+from tests.deployments.support import Story, raising
 
 pytestmark = [pytest.mark.django_db, pytest.mark.jobs]
 
@@ -138,6 +139,31 @@ def test_a_server_that_is_gone_is_gone_whatever_its_manager_says(serving: Story)
 
     serving.host.through = canceled
     assert serving.work().state == JobState.SUCCEEDED, serving.job.summary
+
+
+def test_a_manager_whose_answer_was_lost_is_not_asked_again_for_another_server(serving: Story) -> None:
+    """The unit has stopped, and a person has started it again, before the next worker looks."""
+    Launch.objects.all().delete()
+    serving.host.machine.cgroups = {100: "/system.slice/chat.service"}
+    for name in ("memory_seconds", "stuck_seconds", "port_seconds"):
+        setattr(serving.deployment, name, 0)
+    serving.deployment.save()
+    serving.request(JobKind.STOP)
+    serving.approve()
+    asked: list[str] = []
+
+    def stops(command: str) -> list[str]:
+        asked.append(command)
+        serving.host.end(100)
+        serving.host.machine.add(Proc(700, 600_000, command=SGLANG, port=30000))
+        return ["manager 0"]
+
+    serving.host.through = stops
+    serving.host.after["stop TERM"] = raising(LinkLost("The link broke."))
+    assert serving.work().state == JobState.UNKNOWN
+    serving.work()
+    assert asked == ["systemctl stop chat.service"] and 700 in serving.host.machine.procs
+    assert serving.job.state == JobState.WAITING and serving.gate.kind == "not free", serving.job.summary
 
 
 def test_the_managers_command_is_kept_as_it_is_carried_out(serving: Story) -> None:

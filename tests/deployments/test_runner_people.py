@@ -117,6 +117,17 @@ def test_a_launch_that_ended_before_it_said_who_it_is_has_failed(idle: Story) ->
     assert Launch.objects.get().state == LaunchState.FAILED
 
 
+def test_why_a_unit_was_not_started_is_told(idle: Story) -> None:
+    idle.request(JobKind.START)
+    idle.approve()
+    said = "exit 125\nwhy chat was not started: Unit is masked."
+    idle.host.before["launch start"] = lambda: idle.host.launches.update({str(Launch.objects.get().pk): said})
+    assert idle.work().state == JobState.FAILED
+    assert "chat was not started: Unit is masked." in idle.job.summary
+    launch = Launch.objects.get()
+    assert launch.state == LaunchState.FAILED and "Unit is masked" in launch.end_reason
+
+
 # --- Approvals
 
 

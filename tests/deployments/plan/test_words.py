@@ -52,3 +52,10 @@ def test_a_command_is_never_blank() -> None:
     assert not isinstance(facts.processes, Unknown)
     assert command_of(facts.processes.by_pid[9], facts.details.get(9)) == UNNAMED
     assert command_of(facts.processes.by_pid[8], facts.details.get(8)) == "python"
+
+
+def test_a_command_is_cut_behind_a_whole_word() -> None:
+    """Who knows the deployment's own secrets looks later, and finds them whole or not at all."""
+    command = "serve --name plain-horse-battery " + "x" * 300
+    assert shortened(command, 25) == "serve --name" and shortened(command, 32) == "serve --name plain-horse-battery"
+    assert shortened("x" * 300, 25) == "x" * 25

@@ -375,3 +375,10 @@ def test_what_it_used_before_must_be_free_whoever_takes_the_risk(host: Host, nee
     host.program("nvidia-smi", f'echo "GPU-b, 80000, {free}, 1"')
     said = host.launch(SLEEP, limits=["GPU-b=68"], musts=[f"GPU-b={need}"], force=1)
     assert word in words(said) and ("started" in words(said)) == (word == "started")
+
+
+def test_why_nobody_was_started_is_told(host: Host) -> None:
+    """As the wrapper of a unit or a container does it: it keeps the reason in the log, and who it is nowhere."""
+    run = 'mkdir "$1/begun"; echo "chat was not started: Unit is masked." >> "$1/log"; echo 125 > "$1/exit"'
+    said = host.launch(SLEEP, run=run, way="unit")
+    assert said_of(said, "exit") == ["125"] and said_of(said, "why") == ["chat was not started: Unit is masked."]

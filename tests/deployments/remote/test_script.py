@@ -119,3 +119,9 @@ def test_what_is_cut_has_not_ended(parts: list[tuple[Said | None, bytes]]) -> No
     reader = ScriptReader(TOKEN)
     list(reader.feed(output[:-1]))
     assert not reader.ended
+
+
+def test_a_line_that_says_nothing_is_skipped_by_nobody_who_looks_for_a_word() -> None:
+    reader = ScriptReader(TOKEN)
+    said = list(reader.feed(f"@{TOKEN} \n@{TOKEN} looked\n@{TOKEN} end\n".encode()))
+    assert [line.word for line in said] == ["", "looked", "end"] and reader.ended

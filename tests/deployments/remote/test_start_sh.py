@@ -89,3 +89,11 @@ def test_what_another_user_may_not_read_is_told(host: Host) -> None:
     closed.chmod(0o600)
     said = host.run(build("as_user", values={**values, "PATHS": f"/etc/passwd\n{closed}\n/*"}))
     assert said_of(said, "closed") == ["1", "2"] and "looked" in words(said)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root becomes somebody else")
+def test_a_look_that_says_nothing_is_no_look(host: Host) -> None:
+    values = {"PANEL": "p", "DEPLOYMENT": 7, "FENCE": 1, "BOOT": "", "RUNS_AS": 65534, "RUNS_IN": 65534}
+    host.program("timeout", "exit 124")  # a network disk that does not answer
+    said = host.run(build("as_user", values={**values, "PATHS": "/etc/passwd"}))
+    assert words(said) == ["end"]
