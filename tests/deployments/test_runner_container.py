@@ -294,6 +294,16 @@ def test_locks_on_the_node_are_recorded_first_and_given_back_when_another_has_a_
     assert container.node.sent[-1] == "locks release"
 
 
+def test_a_node_that_has_become_look_only_gets_neither_locks_nor_signals(container: Container) -> None:
+    story = container.story
+    story.request(JobKind.STOP)
+    story.approve()
+    Host.objects.filter(name="pve").update(look_only=True)
+    assert story.work().state == JobState.FAILED
+    assert "pve has been made look-only" in story.job.summary
+    assert not {"locks take", "locks release", "stop KILL"} & {*container.node.sent, *story.host.sent}
+
+
 def test_a_node_that_cannot_write_the_locks_ends_the_job_and_nothing_is_stopped(container: Container) -> None:
     story = container.story
     story.request()
