@@ -1,6 +1,7 @@
 """Are the cards free? Free, not free, or could not measure; never a guess. PURE.
 
-A round is one look at everything. The verdict is *free* only after three good rounds in a row.
+A round is one reading of the memory with what the look around it has found of holders and port; a look reads the memory
+up to three times. The verdict is *free* only after three good rounds in a row.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ class CardSeen:
 
 @dataclass(frozen=True)
 class HolderSeen:
-    """A process that holds one of the cards and is no allowed co-tenant."""
+    """A process that holds one of the cards, and is none of the deployment's: a stranger, co-tenant or daemon."""
 
     pid: int
     start_time: int

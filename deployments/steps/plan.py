@@ -94,8 +94,8 @@ def _requests(data: dict[str, Any]) -> str:
     return f", {running} running requests with it" if running else ""
 
 
-def _is_approved(ctx: StepContext, made: Plan) -> bool:
-    """Was this plan approved, by the newest answer? Until the first effect, in time and by an approver.
+def _take_approval(ctx: StepContext, made: Plan) -> bool:
+    """Use up the newest answer if it approves this plan: until the first effect, in time and by an approver.
 
     That somebody else's process has left the cards since takes nothing from what was approved.
     """
@@ -119,7 +119,7 @@ def _is_approved(ctx: StepContext, made: Plan) -> bool:
 def approve_anew_if_stale(ctx: StepContext) -> Plan:
     """At the start of a step that acts: are the facts still those of the approval? Raises GateOpened when not."""
     made = make(ctx)
-    if _is_approved(ctx, made):
+    if _take_approval(ctx, made):
         return made
     _refuse_if_blocked(made)
     changed = what_changed(ctx.job.plan or {}, ctx.log.hide_in(made.data))

@@ -13,7 +13,6 @@ from hosts.probe.port import script as port_script
 from hosts.sudo import refusal
 from hosts.transport.base import CommandTimeout, SudoRefused, Transport, no_tick
 
-MEMORY = ("memory",)
 """The cards' memory and nothing else: the cheapest look there is."""
 SERVING = ("host", "gpus", "apps", "procs", "uids", "fds", "listeners", "markers", "pids")
 EVERYTHING = (*SERVING, "devices", "nspids", "disk")

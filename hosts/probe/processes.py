@@ -1,6 +1,6 @@
 """Processes as /proc shows them. PURE.
 
-A pid alone is never a process: it is one only together with the boot, the pid namespace and the start time.
+A pid alone is never a process: it is one only together with the boot and the start time, on the host that was asked.
 """
 
 import re
