@@ -144,10 +144,10 @@ def _enter_next(claim: Claim, log: JobLog, *, after: StepContext | None) -> JobS
 def _settle(claim: Claim, step: JobStep | None, log: JobLog, error: Exception | None) -> None:
     """The one place where a job changes its state after work on it."""
     log.flush()
-    job = Job.objects.get(pk=claim.job_id)
+    job = Job.objects.select_related("deployment", "previous_revision__profile").get(pk=claim.job_id)
     match error:
         case None:
-            _end(claim, log, JobState.SUCCEEDED, summary=_how_it_went(job))
+            _end(claim, job, log, JobState.SUCCEEDED, summary=_how_it_went(job))
         case GateOpened():
             _wait(claim, error)
         case HandBack():
@@ -156,7 +156,8 @@ def _settle(claim: Claim, step: JobStep | None, log: JobLog, error: Exception | 
             tasks.ring(job.pk)
         case JobCancelled():
             _forget_what_was_known(job)
-            _end(claim, log, JobState.CANCELLED, summary=f"Cancelled by {job.cancel_requested_by}. {_left_behind(job)}")
+            summary = f"Cancelled by {job.cancel_requested_by}. {_left_behind(job)}"
+            _end(claim, job, log, JobState.CANCELLED, summary=summary)
         case StepFailed():
             _fail(claim, step, log, error)
         case TransportError() if not job.touched:
@@ -168,6 +169,7 @@ def _settle(claim: Claim, step: JobStep | None, log: JobLog, error: Exception | 
             logger.error("job %s: our own fault\n%s", claim.job_id, trace)
             _end(
                 claim,
+                job,
                 log,
                 JobState.ERRORED,
                 failed=Failed(step, str(error)),
@@ -197,13 +199,13 @@ def _fail(claim: Claim, step: JobStep | None, log: JobLog, error: StepFailed) ->
     log.say(error.message, step=step.name if step else "")
     if error.diagnosis is not None:
         Job.held(claim).update(diagnosis=log.hide_in(error.diagnosis))
-    job = Job.objects.get(pk=claim.job_id)
+    job = Job.objects.select_related("deployment").get(pk=claim.job_id)
     further = _steps_after(job, step, error)
     if step is not None and further:
         _go_on(claim, job, step, log, error, further)
         return
     summary = f"{_sentence(error.message)} {_left_behind(job)}".strip()
-    _end(claim, log, JobState.FAILED, failed=Failed(step, error.message), summary=summary, hint=error.hint)
+    _end(claim, job, log, JobState.FAILED, failed=Failed(step, error.message), summary=summary, hint=error.hint)
 
 
 def _steps_after(job: Job, step: JobStep | None, error: StepFailed) -> tuple[str, ...]:
@@ -281,6 +283,7 @@ def _last_known(job: Job) -> str:
 
 def _end(
     claim: Claim,
+    job: Job,
     log: JobLog,
     state: JobState,
     *,
@@ -291,7 +294,6 @@ def _end(
 ) -> None:
     """Give the card locks back, then end the job, its steps and its claims in one transaction."""
     assert state in ENDED
-    job = Job.objects.select_related("deployment").get(pk=claim.job_id)
     if job.touched:
         _release_cards(claim, job, log)
     # A round that started the old server again does not make the job a success.

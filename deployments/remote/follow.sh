@@ -107,19 +107,25 @@ passes_on() {
     [ -n "$ADDRESS" ] && grep -qwF -- "$ADDRESS" "/proc/$PID/net/fib_trie" 2> /dev/null
 }
 
+# Are all of these sockets among FILES? One that is another's is enough: it may take what is sent to the server.
+have_all() {
+    for INODE; do
+        case $FILES in *"socket:[$INODE]"*) ;; *) return 1 ;; esac
+    done
+}
+
 tell_listener() {
     INODES=$(listening_on "$PORT")
     [ "$INODES" != "$LISTENS" ] || return 0
     LISTENS=$INODES
     [ -n "$INODES" ] || { say listen nobody; return 0; }
-    FILES=''
-    for ENTRY in /proc/[0-9]*; do
-        { is_below "${ENTRY#/proc/}" || passes_on "${ENTRY#/proc/}"; } && FILES="$FILES $(ls -lq "$ENTRY/fd" 2> /dev/null)"
-    done
-    # One that is another's is enough: it may take what is sent to the server.
-    for INODE in $INODES; do
-        case $FILES in *"socket:[$INODE]"*) ;; *) say listen other; return 0 ;; esac
-    done
+    FILES=$(ls -lq "/proc/$PID/fd" 2> /dev/null)
+    if ! have_all $INODES; then
+        for ENTRY in /proc/[0-9]*; do
+            { is_below "${ENTRY#/proc/}" || passes_on "${ENTRY#/proc/}"; } && FILES="$FILES $(ls -lq "$ENTRY/fd" 2> /dev/null)"
+        done
+        have_all $INODES || { say listen other; return 0; }
+    fi
     # It has read its settings long ago: the file with its key is not needed any more.
     [ ! -e "$DIR/settings.yaml" ] || rm -f "$DIR/settings.yaml"
     say listen ours

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from controlpanel.identity import panel_id
 from deployments.joblog import LeaseLost
-from deployments.models import Job
+from deployments.models import Job, Placement
 from deployments.remote.run import run, script_for
 from deployments.remote.script import Said
 from hosts.models import Host
@@ -43,13 +43,13 @@ class LockedByOther:
         )
 
 
-def lock_values(job: Job) -> dict[str, Any]:
+def lock_values(job: Job, placement: Placement) -> dict[str, Any]:
     """What the lock part of a script needs to know."""
     assert job.deployment is not None
     when = timezone.now().strftime("%Y-%m-%dT%H:%M:%SZ")
     person = "".join(letter for letter in job.requested_by_name if letter.isprintable() and letter != "|")
     return {
-        "cards": job.deployment.placement.gpu_uuids,
+        "cards": placement.gpu_uuids,
         "holder": f"{panel_id()}|{job.deployment.pk}|{job.pk}|{person}|{when}",
     }
 
@@ -77,8 +77,9 @@ def release_cards(job: Job, *, fence: int, links: Links, tick: Callable[[], None
 
 def _run(job: Job, mode: str, *, fence: int, links: Links, tick: Callable[[], None]) -> list[Said]:
     assert job.deployment is not None
-    script = script_for(job.deployment, "locks", fence=fence, boot_id="", mode=mode, **lock_values(job))
-    machine = job.deployment.placement.host.machine
+    placement = job.deployment.placement
+    script = script_for(job.deployment, "locks", fence=fence, boot_id="", mode=mode, **lock_values(job, placement))
+    machine = placement.host.machine
     with links(machine) as transport:
         said = run(transport, script, timeout=TIMEOUT_SECONDS, tick=tick)
     for line in said:

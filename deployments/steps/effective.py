@@ -43,7 +43,7 @@ def _beginning_of_log(row: Launch) -> str:
 
 def _show(ctx: StepContext, found: Configuration) -> None:
     told = [row for row in found.rows if row.effective is not None]
-    ctx.check(
+    check = ctx.measured(
         "effective",
         "Effective configuration",
         CheckStatus.OK if told else CheckStatus.UNKNOWN,
@@ -53,3 +53,4 @@ def _show(ctx: StepContext, found: Configuration) -> None:
         ),
         source=", ".join(dict.fromkeys(row.source for row in told if row.source)),
     )
+    ctx.show_soon([check])

@@ -141,7 +141,7 @@ def _given(row: Launch) -> list[tuple[str, str]]:
 def _script(ctx: StepContext, row: Launch, *, mode: str, lock: bool, given: Sequence[tuple[str, str]] = ()) -> Script:
     assert row.revision is not None
     own, settings = in_environment(ctx.engine, given), in_settings(ctx.engine, given)
-    locks = lock_values(ctx.job)
+    locks = lock_values(ctx.job, ctx.placement)
     needs: dict[str, int] = ctx.verified.data.get("needs", {})
     return remote.script_for(
         ctx.deployment,

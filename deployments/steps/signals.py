@@ -122,7 +122,7 @@ def _script(ctx: StepContext, order: Order) -> Script:
         fence=ctx.claim.fence,
         boot_id=order.boot_id,
         mode="take",
-        **lock_values(ctx.job),
+        **lock_values(ctx.job, ctx.placement),
         signal=order.signal,
         targets=[] if order.through else _words(order.targets if order.signal else ()),
         through=shlex.join(order.through),
