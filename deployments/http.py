@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import h11
 
-from deployments.engines.base import HttpRequest
+from deployments.engines.request import HttpRequest
 from hosts.transport.base import ByteTunnel, ConnectRefused, LinkLost, Transport
 
 LIMIT_BYTES = 1024 * 1024
@@ -60,7 +60,7 @@ def _exchange(
     tunnel: ByteTunnel, port: int, request: HttpRequest, *, key: str, deadline: float, tick: Callable[[], None]
 ) -> tuple[int, bytes]:
     connection = h11.Connection(h11.CLIENT)
-    tunnel.sendall(_written(connection, port, request, key))
+    tunnel.sendall(written(connection, port, request, key))
     tunnel.settimeout(0.5)
     status, body = 0, b""
     while len(body) < LIMIT_BYTES:
@@ -78,9 +78,12 @@ def _exchange(
     return status, body
 
 
-def _written(connection: h11.Connection, port: int, request: HttpRequest, key: str) -> bytes:
+def written(connection: h11.Connection, port: int, request: HttpRequest, key: str, *, keep: bool = False) -> bytes:
+    """The bytes of a request; ``keep``: the connection will carry another one after it."""
     payload = json.dumps(request.body).encode() if request.body is not None else b""
-    headers = [("Host", f"127.0.0.1:{port}"), ("Connection", "close"), ("Accept", "*/*")]
+    headers = [("Host", f"127.0.0.1:{port}"), ("Accept", "*/*")]
+    if not keep:
+        headers.append(("Connection", "close"))
     if key:
         headers.append(("Authorization", f"Bearer {key}"))
     if request.body is not None:

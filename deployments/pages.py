@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 from controlpanel.masking import mask_values
 from deployments import http
-from deployments.engines.base import Engine, HttpRequest
+from deployments.engines.base import Engine
+from deployments.engines.request import HttpRequest
 from hosts.transport.base import Transport, TransportError
 
 PAGE_SECONDS = 15.0

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from deployments.engines.base import Engine, HttpRequest
+from deployments.engines.base import Engine
+from deployments.engines.request import HttpRequest
 
 PROMPT = "The capital city of France is"
 TOKENS = 16

@@ -11,19 +11,10 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from deployments.engines.bench import OPENAI, Bench
 from deployments.engines.configuration import Configuration, Seen
 from deployments.engines.signature import Signature
 from deployments.engines.stage import Stage
-
-
-@dataclass(frozen=True)
-class HttpRequest:
-    """A request to the server on its own port."""
-
-    method: str
-    path: str
-    body: Mapping[str, object] | None = None
-    timeout: float = 10.0
 
 
 @dataclass(frozen=True)
@@ -44,6 +35,7 @@ class Engine:
     metrics_path: str = ""
     metrics_flag: str = ""  # without which the engine has no such page
     running_metric: str = ""
+    generated_metric: str = ""  # counts the tokens it has made for everybody
     api_key_variable: str = ""  # from which it takes the key that its API asks for
     api_key_setting: str = ""  # the same, in the file that --config names, of an engine that reads no variable
     api_key_shown: str = ""  # where the engine itself shows it, in a sentence
@@ -51,6 +43,7 @@ class Engine:
     pages: tuple[str, ...] = ()  # in which it tells its configuration, beside its log
     aliases: Mapping[str, str] = field(default_factory=dict)  # other spelling of a flag -> its own name
     configuration: Callable[[Seen], Configuration] | None = None
+    bench: Bench = OPENAI
     signatures: tuple[Signature, ...] = ()
     stages: tuple[Stage, ...] = ()
     """Of its start, as its log names them."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from django.db.models import Q
 
 from deployments import http, secrets
-from deployments.engines.base import HttpRequest
+from deployments.engines.request import HttpRequest
 from deployments.engines.versions import program_with_version
 from deployments.lifecycle import JobKind
 from deployments.models import Launch, Revision

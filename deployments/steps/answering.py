@@ -6,7 +6,7 @@ from typing import NoReturn
 
 from deployments import http
 from deployments.engines.answers import EMBEDDING, Judged, Verdict, judge, questions
-from deployments.engines.base import HttpRequest
+from deployments.engines.request import HttpRequest
 from deployments.lifecycle import CheckStatus
 from deployments.models import Launch
 from deployments.secrets import api_key

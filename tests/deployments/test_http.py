@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from deployments import http
-from deployments.engines.base import HttpRequest
+from deployments.engines.request import HttpRequest
 from hosts.transport.base import LinkLost, no_tick
 from hosts.transport.fake import FakeTransport
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from deployments.engines.base import Engine
+from deployments.engines.llama_server.bench import BENCH
 from deployments.engines.llama_server.effective import ALIASES, PAGES, effective
 from deployments.engines.llama_server.progress import STAGES
 from deployments.engines.llama_server.signatures import SIGNATURES
@@ -21,10 +22,12 @@ LLAMA_SERVER = Engine(
     metrics_path="/metrics",
     metrics_flag="--metrics",
     running_metric="llamacpp:requests_processing",
+    generated_metric="llamacpp:tokens_predicted_total",
     api_key_variable="LLAMA_API_KEY",
     pages=PAGES,
     aliases=ALIASES,
     configuration=effective,
+    bench=BENCH,
     signatures=SIGNATURES,
     stages=STAGES,
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from deployments.engines.base import Engine
+from deployments.engines.sglang.bench import BENCH
 from deployments.engines.sglang.effective import ALIASES, PAGES, effective
 from deployments.engines.sglang.progress import STAGES
 from deployments.engines.sglang.signatures import SIGNATURES
@@ -23,6 +24,7 @@ SGLANG = Engine(
     metrics_path="/metrics",
     metrics_flag="--enable-metrics",
     running_metric="sglang:num_running_reqs",
+    generated_metric="sglang:generation_tokens_total",
     # No variable: prepare_server_args puts what the YAML file says in front of the command line's own words, once.
     api_key_setting="api-key",
     api_key_shown="SGLang itself writes its API key into its log (server_args=) and shows it in /server_info to "
@@ -31,6 +33,7 @@ SGLANG = Engine(
     pages=PAGES,
     aliases=ALIASES,
     configuration=effective,
+    bench=BENCH,
     signatures=SIGNATURES,
     stages=STAGES,
 )

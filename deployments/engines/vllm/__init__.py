@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from deployments.engines.base import Engine
+from deployments.engines.vllm.bench import BENCH
 from deployments.engines.vllm.effective import ALIASES, PAGES, effective
 from deployments.engines.vllm.progress import STAGES
 from deployments.engines.vllm.signatures import SIGNATURES
@@ -20,11 +21,13 @@ VLLM = Engine(
     embedding=re.compile(r" --(?:task[= ]embed(?:ding)?|runner[= ]pooling|convert[= ]embed) "),
     metrics_path="/metrics",
     running_metric="vllm:num_requests_running",
+    generated_metric="vllm:generation_tokens_total",
     api_key_variable="VLLM_API_KEY",
     package="vllm",
     pages=PAGES,
     aliases=ALIASES,
     configuration=effective,
+    bench=BENCH,
     signatures=SIGNATURES,
     stages=STAGES,
 )

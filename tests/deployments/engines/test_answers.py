@@ -7,8 +7,8 @@ import json
 import pytest
 
 from deployments.engines.answers import CHAT, COMPLETION, EMBEDDING, Judged, Verdict, judge, questions, what_is_wrong
-from deployments.engines.base import HttpRequest
 from deployments.engines.registry import ENGINES
+from deployments.engines.request import HttpRequest
 
 
 @pytest.mark.parametrize(
