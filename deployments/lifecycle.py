@@ -73,6 +73,7 @@ class JobKind(StrEnum):
     RESTART = "restart"
     START = "start"
     STOP = "stop"
+    BENCHMARK = "benchmark"
 
 
 class EffectKind(StrEnum):

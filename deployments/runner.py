@@ -21,10 +21,20 @@ from django.utils import timezone
 from controlpanel import audit
 from controlpanel.live import hints
 from deployments import tasks
+from deployments.benchmark.compared import in_words
 from deployments.decisions.recovery import retry_in
 from deployments.joblog import JobLog, LeaseLost
-from deployments.lifecycle import ENDED, ENDS_SERVER, LIVE_LAUNCH, JobState, LaunchState, ServiceState, StepState
-from deployments.models import Deployment, Gate, Job, JobStep, Launch
+from deployments.lifecycle import (
+    ENDED,
+    ENDS_SERVER,
+    LIVE_LAUNCH,
+    JobKind,
+    JobState,
+    LaunchState,
+    ServiceState,
+    StepState,
+)
+from deployments.models import Benchmark, Deployment, Gate, Job, JobStep, Launch
 from deployments.models.job import Claim
 from deployments.remote.locks import release_cards
 from deployments.steps.base import (
@@ -333,6 +343,8 @@ def _release_cards(claim: Claim, job: Job, log: JobLog) -> None:
 
 
 def _how_it_went(job: Job) -> str:
+    if job.kind == JobKind.BENCHMARK:
+        return f"{in_words(Benchmark.objects.get(job=job).figures)}."
     launch = Launch.objects.filter(job=job).order_by("-intended_at").first()
     if job.steps.filter(way_back=True, name="launch").exists():
         return f"The new revision failed; {job.previous_revision} serves again."

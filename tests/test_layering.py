@@ -122,7 +122,7 @@ def test_only_the_services_and_workers_change_jobs() -> None:
 
 @pytest.mark.parametrize("kind", JobKind)
 def test_every_kind_of_job_has_steps_that_somebody_does(kind: JobKind) -> None:
-    assert RECIPES[kind][0] == "plan"
+    assert RECIPES[kind][0] == "plan" or RECIPES[kind] == ("benchmark",), "only what changes nothing has no plan"
     assert set(RECIPES[kind]) | set(WAY_BACK) <= STEPS.keys()
     assert len(set(RECIPES[kind])) == len(RECIPES[kind])
 

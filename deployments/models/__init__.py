@@ -1,5 +1,6 @@
 """What the panel remembers: recipes, services, starts of servers, and the jobs that change them."""
 
+from deployments.models.benchmark import Benchmark
 from deployments.models.deployment import Deployment, Placement
 from deployments.models.flags import FlagCatalogue
 from deployments.models.job import CardClaim, Check, Effect, Gate, Job, JobStep, PortClaim
@@ -9,6 +10,7 @@ from deployments.models.profile import Profile, Revision
 from deployments.models.secret import Secret
 
 __all__ = [
+    "Benchmark",
     "CardClaim",
     "Check",
     "Deployment",

@@ -41,6 +41,9 @@ class Deployment(models.Model):
         "deployments.Launch", models.SET_NULL, null=True, blank=True, editable=False, related_name="+",
         help_text="The launch that was marked as proven: what the engine made of the flags then.",
     )  # fmt: skip
+    proven_with = models.JSONField(
+        default=dict, editable=False, help_text="What that launch ran with: engine, image, model, cards; who, when."
+    )
     port = models.PositiveIntegerField()
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, related_name="+")
     production = models.BooleanField(default=False)

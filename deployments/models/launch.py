@@ -31,6 +31,9 @@ class Launch(models.Model):
 
     requested = models.JSONField(default=dict, help_text="argv, env, workdir and port as sent.")
     effective = models.JSONField(default=dict, help_text="What the engine made of it.")
+    model = models.JSONField(
+        default=dict, help_text="{path, print} of its model's files on the host; {path, unknown} where not read."
+    )
     memory_before = models.JSONField(default=dict, help_text="memory.used in MiB by card uuid, just before the start.")
     memory_used = models.JSONField(
         default=dict, help_text="MiB that the server itself used by card uuid, measured once it answered."

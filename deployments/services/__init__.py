@@ -4,6 +4,7 @@ Each is one transaction that changes the rows and writes the audit entry; worker
 """
 
 from controlpanel.refusal import Refused
+from deployments.services.benchmarks import request_benchmark
 from deployments.services.deployments import create_deployment, mark_proven, update_deployment
 from deployments.services.flags import request_flags
 from deployments.services.jobs import answer_gate, cancel_job, request_job, why_not_answer
@@ -22,6 +23,7 @@ __all__ = [
     "import_profile",
     "mark_proven",
     "remove_secret",
+    "request_benchmark",
     "request_flags",
     "request_job",
     "set_secret",

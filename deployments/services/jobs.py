@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 from django.contrib.auth.models import User
@@ -44,32 +45,36 @@ def request_job(
     is in the hands of another job.
     """
     require(actor, Action.ASK)
-    same_click = Job.objects.filter(requested_by=actor, request_key=request_key)
-    if (job := same_click.first()) is not None:
-        return _same(job, kind=kind, deployment=deployment)
     target = None if kind == JobKind.STOP else (revision or deployment.revision)
-    _check_target(deployment, target)
-    job = Job(
-        deployment=deployment,
-        deployment_name=deployment.name,
-        kind=kind,
-        requested_by=actor,
-        requested_by_name=actor.get_username(),
-        reason=reason,
-        request_key=request_key,
-        revision=target,
-        way_back=way_back and kind == JobKind.RESTART,
-        ring_at=timezone.now() + RING_AGAIN,
-    )
+    job = Job(kind=kind, reason=reason, request_key=request_key, revision=target)
+    job.way_back = way_back and kind == JobKind.RESTART
+    return insert_job(job, deployment, actor=actor, address=address)
+
+
+def insert_job(
+    job: Job, deployment: Deployment, *, actor: User, address: str, given: dict[str, Any] | None = None
+) -> Job:
+    """Insert a job of which kind, revision, reason and key are set. ``given``: what its first step is to know.
+
+    The same key gives the same job. Raises Refused as ``request_job``.
+    """
+    require(actor, Action.ASK)
+    same_click = Job.objects.filter(requested_by=actor, request_key=job.request_key)
+    if (other := same_click.first()) is not None:
+        return _same(other, kind=JobKind(job.kind), deployment=deployment)
+    _check_target(deployment, job.revision)
+    job.deployment, job.deployment_name = deployment, deployment.name
+    job.requested_by, job.requested_by_name = actor, actor.get_username()
+    job.ring_at = timezone.now() + RING_AGAIN
     try:
         with transaction.atomic():
-            _insert(job, placement=Deployment.locked(deployment.pk).placement)
-            detail = {"job": job.pk, "revision": str(target), "reason": reason}
-            audit.record(f"ask for {kind}", actor=actor, target=deployment, detail=detail, address=address)
+            _insert(job, placement=Deployment.locked(deployment.pk).placement, given=given or {})
+            detail = {"job": job.pk, "revision": str(job.revision), "reason": job.reason, **(given or {})}
+            audit.record(f"ask for {job.kind}", actor=actor, target=deployment, detail=detail, address=address)
             transaction.on_commit(lambda: tasks.ring(job.pk), robust=True)
     except IntegrityError as error:
         if (other := same_click.first()) is not None:
-            return _same(other, kind=kind, deployment=deployment)
+            return _same(other, kind=JobKind(job.kind), deployment=deployment)
         raise _busy(deployment) from error
     _tell(job)
     return job
@@ -98,7 +103,7 @@ def _check_target(deployment: Deployment, target: Revision | None) -> None:
         )
 
 
-def _insert(job: Job, *, placement: Placement) -> None:
+def _insert(job: Job, *, placement: Placement, given: dict[str, Any]) -> None:
     """The job with its steps, holding its cards and its port. Raises IntegrityError when another job holds one."""
     assert job.deployment is not None
     job.host_name = placement.host.name
@@ -109,7 +114,8 @@ def _insert(job: Job, *, placement: Placement) -> None:
     )
     PortClaim.objects.create(job=job, host=placement.host, port=job.deployment.port)
     JobStep.objects.bulk_create(
-        JobStep(job=job, position=position, name=name) for position, name in enumerate(RECIPES[JobKind(job.kind)])
+        JobStep(job=job, position=position, name=name, data={} if position else given)
+        for position, name in enumerate(RECIPES[JobKind(job.kind)])
     )
 
 

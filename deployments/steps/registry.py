@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from deployments.steps.base import StepContext
+from deployments.steps.benchmark import benchmark
 from deployments.steps.check import check
 from deployments.steps.drain import drain
 from deployments.steps.launch import launch
@@ -19,4 +20,5 @@ STEPS: dict[str, Callable[[StepContext], None]] = {
     "verify": verify,
     "launch": launch,
     "check": check,
+    "benchmark": benchmark,
 }

@@ -9,7 +9,12 @@ from datetime import datetime, timedelta
 from deployments.lifecycle import ENDED, JobKind, JobState, StepState
 from deployments.models import Deployment, Gate, Job, JobStep
 
-DOING = {JobKind.RESTART: "Restarting", JobKind.START: "Starting", JobKind.STOP: "Stopping"}
+DOING = {
+    JobKind.RESTART: "Restarting",
+    JobKind.START: "Starting",
+    JobKind.STOP: "Stopping",
+    JobKind.BENCHMARK: "Measuring",
+}
 STEP_TITLES = {
     "plan": "look, change nothing",
     "drain": "let running requests finish",
@@ -63,15 +68,15 @@ def _progress(steps: list[JobStep]) -> str:
     if on_way_back and not any(step.name == "launch" for step in round_steps):
         return ": stopping it"
     done = sum(step.state not in UNDONE for step in round_steps)
-    if not round_steps:
+    if len(round_steps) < 2:
         return ""
     number = min(done + 1, len(round_steps))
     return f"{' the previous one' if on_way_back else ''} {number}/{len(round_steps)}"
 
 
 def deployment_word(deployment: Deployment, *, active: Job | None) -> Word:
-    """A deployment's state: its job's while one is at work or waits, else what the monitor saw."""
-    if active is not None and active.state != JobState.WAITING:
+    """A deployment's state: its job's while one is at work on it, else what the monitor saw."""
+    if active is not None and active.state != JobState.WAITING and active.kind != JobKind.BENCHMARK:
         return job_word(active)
     return Word("service", deployment.state, "")
 
