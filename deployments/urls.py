@@ -1,7 +1,18 @@
 from django.urls import path
 
 from deployments.lifecycle import JobKind
-from deployments.views import deployments, flagcheck, history, job, jobplan, overview, profile_files, profiles, secrets
+from deployments.views import (
+    benchmark,
+    deployments,
+    flagcheck,
+    history,
+    job,
+    jobplan,
+    overview,
+    profile_files,
+    profiles,
+    secrets,
+)
 
 app_name = "deployments"
 
@@ -27,6 +38,7 @@ urlpatterns = [
     path("deployments/<int:pk>/restart/", jobplan.ask, {"kind": JobKind.RESTART}, name="plan_restart"),
     path("deployments/<int:pk>/start/", jobplan.ask, {"kind": JobKind.START}, name="plan_start"),
     path("deployments/<int:pk>/stop/", jobplan.ask, {"kind": JobKind.STOP}, name="plan_stop"),
+    path("deployments/<int:pk>/benchmark/", benchmark.ask, name="plan_benchmark"),
     path("launches/<uuid:pk>/proven/", deployments.proven, name="proven"),
     path("jobs/", history.jobs, name="jobs"),
     path("jobs/export.csv", history.export, name="jobs_csv"),

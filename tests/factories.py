@@ -11,6 +11,7 @@ from django.utils import timezone
 from deployments.joblog import pieces_of
 from deployments.lifecycle import JobKind, JobState, StepState
 from deployments.models import (
+    Benchmark,
     Check,
     Deployment,
     Effect,
@@ -204,3 +205,22 @@ def make_readings(job: Job, gpu: Gpu, *used: int | None) -> None:
 def text_of(launch: Launch) -> str:
     """All that is stored of a launch's own log."""
     return "".join(text for _, text in pieces_of(launch))
+
+
+LEVEL = {
+    "at_once": 1, "answered": 3, "failed": 0, "seconds": 2.0, "tokens": 384, "tokens_per_second": 70.0,
+    "each": {"middle": 70.0, "least": 69.0, "most": 71.0}, "first": {"middle": 0.2, "least": 0.1, "most": 0.4},
+    "between": {"middle": 0.014, "least": 0.014, "most": 0.014},
+    "acceptance": {"middle": 3.2, "least": 3.0, "most": 3.5}, "beside": 0, "error": "",
+}  # fmt: skip
+
+
+def make_benchmark(launch: Launch, *levels: dict[str, Any], **values: Any) -> Benchmark:
+    """What was measured of a launch; each of ``levels`` says what is not as usual."""
+    assert launch.revision is not None
+    usual = {
+        "revision": launch.revision, "engine_version": "0.5.9", "tokens": 128, "measured_at": timezone.now(),
+        "cards": [{"uuid": "GPU-1", "label": "GPU 0", "name": "NVIDIA L40S"}],
+        "levels": [{**LEVEL, **level} for level in levels or ({},)],
+    }  # fmt: skip
+    return Benchmark.objects.create(launch=launch, **(usual | values))

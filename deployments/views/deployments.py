@@ -20,6 +20,7 @@ from deployments.compared import drift
 from deployments.forms import DeploymentForm
 from deployments.models import Deployment, Launch, Revision
 from deployments.views import board
+from deployments.views.measured import measured
 from deployments.views.outcome import in_effect
 from hosts.models import Host
 
@@ -170,6 +171,7 @@ def _context(pk: int) -> dict[str, Any]:
         "in_effect": in_effect(told),
         "drift": drift(told, then, asked=row.unproven),
         "proven_version": then.get("version", ""),
+        "measured": measured(row.deployment),
         "launches": found.launches.select_related("revision__profile", "job")[:SHOWN],
         "jobs": found.jobs.select_related("revision__profile").prefetch_related("steps", "gates")[:SHOWN],
     }

@@ -7,8 +7,9 @@ from typing import Any
 
 from django.urls import reverse
 
-from deployments.lifecycle import JobState, StepState
-from deployments.models import Job, Launch
+from deployments.lifecycle import JobKind, JobState, StepState
+from deployments.models import Benchmark, Job, Launch
+from deployments.views.measured import beside_proven
 from deployments.views.starting import starting
 from deployments.views.words import was_left
 from hosts.models import Gpu, Host
@@ -35,9 +36,10 @@ def outcome(job: Job) -> dict[str, Any]:
         "look_first": _host_to_look_at(job) if failed else None,
         "plan_again": _plan_again(job),
         "missed": not job.is_active and job.state != JobState.SUCCEEDED,
-        "retry_proven": failed and proven is not None,
+        "retry_proven": failed and proven is not None and job.kind != JobKind.BENCHMARK,
         "in_effect": in_effect(launch.effective if launch else {}),
         "memory": _memory(launch) if launch else [],
+        "measured": _measured(job),
         "is_proven": bool(launch and proven and launch.revision_id == proven.pk),
     }
 
@@ -71,6 +73,12 @@ def in_effect(told: Mapping[str, Any]) -> dict[str, Any]:
         "told": sum(row["effective"] is not None for row in rows),
         "all": sorted((told.get("told") or {}).items()),
     }
+
+
+def _measured(job: Job) -> dict[str, Any]:
+    """What a benchmark has found, beside the proven figures."""
+    found = Benchmark.objects.filter(job=job).select_related("revision__profile").first()
+    return beside_proven(found, job.deployment) if found is not None else {}
 
 
 def _memory(launch: Launch) -> list[dict[str, Any]]:
