@@ -39,6 +39,7 @@ urlpatterns = [
     path("deployments/<int:pk>/start/", jobplan.ask, {"kind": JobKind.START}, name="plan_start"),
     path("deployments/<int:pk>/stop/", jobplan.ask, {"kind": JobKind.STOP}, name="plan_stop"),
     path("deployments/<int:pk>/benchmark/", benchmark.ask, name="plan_benchmark"),
+    path("deployments/<int:pk>/unproven/", deployments.unproven, name="unproven"),
     path("launches/<uuid:pk>/proven/", deployments.proven, name="proven"),
     path("jobs/", history.jobs, name="jobs"),
     path("jobs/export.csv", history.export, name="jobs_csv"),

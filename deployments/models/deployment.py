@@ -171,3 +171,11 @@ class Placement(models.Model):
     def gpus(self) -> list[Gpu]:
         """The rows of its cards, in index order."""
         return list(Gpu.objects.filter(host=self.host, uuid__in=self.gpu_uuids).order_by("index"))
+
+    @property
+    def cards(self) -> list[dict[str, str]]:
+        """Its cards in words, to be kept: uuid, label, name. One that the host has lost keeps only its uuid."""
+        known = {gpu.uuid: gpu for gpu in self.gpus}
+        lost = [uuid for uuid in self.gpu_uuids if uuid not in known]
+        found = [{"uuid": gpu.uuid, "label": f"GPU {gpu.index}", "name": gpu.name} for gpu in known.values()]
+        return found + [{"uuid": uuid, "label": uuid, "name": ""} for uuid in lost]

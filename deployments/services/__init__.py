@@ -5,7 +5,7 @@ Each is one transaction that changes the rows and writes the audit entry; worker
 
 from controlpanel.refusal import Refused
 from deployments.services.benchmarks import request_benchmark
-from deployments.services.deployments import create_deployment, mark_proven, update_deployment
+from deployments.services.deployments import create_deployment, mark_proven, unmark_proven, update_deployment
 from deployments.services.flags import request_flags
 from deployments.services.jobs import answer_gate, cancel_job, request_job, why_not_answer
 from deployments.services.profiles import add_revision, check_import, clone_profile, create_profile, import_profile
@@ -27,6 +27,7 @@ __all__ = [
     "request_flags",
     "request_job",
     "set_secret",
+    "unmark_proven",
     "update_deployment",
     "why_not_answer",
 ]

@@ -6,12 +6,14 @@ from collections.abc import Iterable
 
 from django.contrib.auth.models import User
 from django.db import transaction
+from django.utils import timezone
 
 from controlpanel import audit
 from controlpanel.access import Action, require
 from controlpanel.live import hints
 from controlpanel.refusal import Refused
 from deployments.models import Deployment, Launch, Placement, Revision
+from deployments.proven import ran_with
 from deployments.services.jobs import wait_for
 from hosts.models import Gpu, Host
 
@@ -189,13 +191,34 @@ def mark_proven(launch: Launch, *, actor: User, address: str) -> None:
     require(actor, Action.APPROVE)
     if launch.revision is None or launch.ready_at is None:
         raise Refused("Only a launch that has served can be marked as proven.")
+    kept = ran_with(
+        effective=launch.effective,
+        requested=launch.requested,
+        model=launch.model,
+        cards=launch.deployment.placement.cards,
+    )
+    who = {"by": actor.get_username(), "at": timezone.now().isoformat(timespec="seconds")}
     with transaction.atomic():
-        Deployment.objects.filter(pk=launch.deployment_id).update(proven_revision=launch.revision, proven_launch=launch)
+        Deployment.objects.filter(pk=launch.deployment_id).update(
+            proven_revision=launch.revision, proven_launch=launch, proven_with={**kept, **who}
+        )
         audit.record(
             "mark proven",
             actor=actor,
             target=launch.deployment,
-            detail={"revision": str(launch.revision), "launch": str(launch.pk)},
+            detail={"revision": str(launch.revision), "launch": str(launch.pk), **kept},
             address=address,
         )
+    hints.hint("overview")
+
+
+def unmark_proven(deployment: Deployment, *, actor: User, address: str) -> None:
+    """Say that nothing of this deployment counts as proven any more."""
+    require(actor, Action.APPROVE)
+    if deployment.proven_revision is None:
+        raise Refused(f"Nothing of {deployment} is marked as proven.")
+    detail = {"revision": str(deployment.proven_revision)}
+    with transaction.atomic():
+        Deployment.objects.filter(pk=deployment.pk).update(proven_revision=None, proven_launch=None, proven_with={})
+        audit.record("unmark proven", actor=actor, target=deployment, detail=detail, address=address)
     hints.hint("overview")

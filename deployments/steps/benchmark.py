@@ -244,7 +244,7 @@ def _keep(ctx: StepContext, row: Launch, wanted: Wanted, found: list[Level]) -> 
                 "launch": row,
                 "revision": ctx.revision,
                 "engine_version": str(row.effective.get("version", ""))[:100],
-                "cards": [{"uuid": gpu.uuid, "label": f"GPU {gpu.index}", "name": gpu.name} for gpu in ctx.gpus],
+                "cards": ctx.placement.cards,
                 "tokens": wanted.tokens,
                 "levels": ctx.log.hide_in([one.as_data() for one in found]),
                 "measured_at": timezone.now(),

@@ -14,6 +14,7 @@ from deployments.steps.base import StepContext, StepFailed
 from deployments.steps.cards_in_use import cards_in_use
 from deployments.steps.effective import told_configuration
 from deployments.steps.following import NotReadyInTime, ServerEnded, Start
+from deployments.steps.model_files import model_of
 from deployments.steps.not_ready import ask_to_wait, wait_until
 from deployments.steps.start_failed import fail_ended
 from hosts.transport.base import Transport
@@ -30,12 +31,16 @@ def check(ctx: StepContext) -> None:
             text = _answer(start, transport)
             is_locked(ctx, row, transport)
             idle, used = cards_in_use(ctx, row, transport)
-            told = told_configuration(ctx, row, transport)
+            found = {
+                "memory_used": used,
+                "effective": told_configuration(ctx, row, transport),
+                "model": model_of(ctx, transport),
+            }
     except ServerEnded as ended:
         fail_ended(start, ended.code)
     except NotReadyInTime:
         raise ask_to_wait(start) from None
-    _serves(ctx, row, text, told, idle, used)
+    _serves(ctx, row, text, idle, found)
 
 
 def _answer(start: Start, transport: Transport) -> str:
@@ -47,9 +52,8 @@ def _answer(start: Start, transport: Transport) -> str:
         raise
 
 
-def _serves(
-    ctx: StepContext, row: Launch, text: str, told: dict[str, Any], idle: list[str], used: dict[str, int]
-) -> None:
+def _serves(ctx: StepContext, row: Launch, text: str, idle: list[str], found: dict[str, Any]) -> None:
+    """``found``: what else is kept with the launch."""
     now = timezone.now()
     took = (now - row.started_at).total_seconds() if row.started_at else None
     with ctx.writing():
@@ -57,8 +61,7 @@ def _serves(
             state=LaunchState.SERVING,
             ready_at=now,
             completion=text,
-            effective=told,
-            memory_used=used,
+            **found,
         )
         Deployment.objects.filter(pk=ctx.deployment.pk).update(
             state=ServiceState.SERVING, state_since=now, state_detail="", **_chosen(ctx, row)

@@ -163,7 +163,8 @@ def last_jobs() -> QuerySet[Job]:
     """The newest ended job of each deployment, found by index and not by reading the history."""
     ended = Job.objects.filter(deployment=OuterRef("pk")).exclude(state__in=ACTIVE).order_by("-pk")
     newest = Deployment.objects.order_by().annotate(last=Subquery(ended.values("pk")[:1]))
-    return Job.objects.filter(pk__in=newest.values("last")).prefetch_related("gates")
+    found = Job.objects.filter(pk__in=newest.values("last"))
+    return found.select_related("deployment").prefetch_related("gates")
 
 
 def spare_cards() -> list[SpareCard]:

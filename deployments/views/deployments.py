@@ -20,7 +20,7 @@ from deployments.compared import drift
 from deployments.forms import DeploymentForm
 from deployments.models import Deployment, Launch, Revision
 from deployments.views import board
-from deployments.views.measured import measured
+from deployments.views.measured import measured, proof
 from deployments.views.outcome import in_effect
 from hosts.models import Host
 
@@ -172,6 +172,7 @@ def _context(pk: int) -> dict[str, Any]:
         "drift": drift(told, then, asked=row.unproven),
         "proven_version": then.get("version", ""),
         "measured": measured(row.deployment),
+        "proof": proof(row.deployment, row.launch),
         "launches": found.launches.select_related("revision__profile", "job")[:SHOWN],
         "jobs": found.jobs.select_related("revision__profile").prefetch_related("steps", "gates")[:SHOWN],
     }
@@ -190,3 +191,16 @@ def proven(request: HttpRequest, pk: UUID) -> HttpResponse:
     if launch.job_id:
         return redirect("deployments:job", pk=launch.job_id)
     return redirect("deployments:deployment", pk=launch.deployment_id)
+
+
+@require_POST
+@requires(Action.APPROVE)
+def unproven(request: HttpRequest, pk: int) -> HttpResponse:
+    """Take the mark back."""
+    found = get_object_or_404(Deployment.objects.select_related("proven_revision__profile"), pk=pk)
+    try:
+        services.unmark_proven(found, **asking(request))
+    except services.Refused as refused:
+        return render(request, "409.html", {"refused": refused}, status=409)
+    messages.success(request, f"Nothing of {found} counts as proven any more.")
+    return redirect("deployments:deployment", pk=pk)

@@ -16,6 +16,7 @@ from deployments.forms import JobForm
 from deployments.lifecycle import JobKind
 from deployments.models import Deployment, Revision
 from deployments.views import board
+from deployments.views.measured import proof
 from deployments.views.profiles import revision_numbered
 
 TEMPLATE = "deployments/job_form.html"
@@ -29,6 +30,7 @@ def ask(request: HttpRequest, pk: int, kind: JobKind) -> HttpResponse:
     row = board.rows(Deployment.objects.filter(pk=pk))[0]
     options = _options(deployment, running=row.running, kind=kind)
     context: dict[str, Any] = {"deployment": deployment, "row": row, "kind": kind, "options": _described(options)}
+    context["proof"] = proof(deployment, row.launch) if kind != JobKind.STOP else {}
     if request.method == "GET":
         initial = {"request_key": uuid4(), **_first_choice(request, deployment, options)}
         context["editable"] = _editable(options, initial.get("other"))
@@ -67,6 +69,8 @@ def _options(deployment: Deployment, *, running: Revision | None, kind: JobKind)
 def _first_choice(request: HttpRequest, deployment: Deployment, options: dict[str, Revision]) -> dict[str, Any]:
     """What is chosen when the form opens: ``?which=`` an option, ``?revision=`` a number, else the likeliest."""
     which, number = request.GET.get("which", ""), request.GET.get("revision")
+    if which == "proven":  # which may be on offer under another name too
+        which = next((key for key, revision in options.items() if revision == deployment.proven_revision), which)
     if which in options:
         return {"which": which}
     wanted = revision_numbered(deployment.profile, number)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from typing import Any
 
 from deployments.benchmark.compared import in_words, side_by_side
-from deployments.models import Benchmark, Deployment
+from deployments.models import Benchmark, Deployment, Launch
+from deployments.proven import cards_in_words, moved, not_known, ran_with
 
 SHOWN = 50  # in the drawing and its table
 
@@ -55,6 +57,30 @@ def _otherwise(now: Benchmark, then: Benchmark) -> list[str]:
     if [card["name"] for card in now.cards] != [card["name"] for card in then.cards]:
         found.append("The proven figures were measured on other cards.")
     return found
+
+
+def proof(deployment: Deployment, launch: Launch | None) -> dict[str, Any]:
+    """What is kept of what was proven, and what of it has moved since; empty where nothing is proven.
+
+    ``launch``: what serves; without one the last start tells what a restart would find.
+    """
+    kept = deployment.proven_with
+    if deployment.proven_revision_id is None or not kept:
+        return {}
+    last = launch or deployment.launches.exclude(ready_at=None).first()
+    now = ran_with(
+        effective=last.effective if last else {},
+        requested=last.requested if last else {},
+        model=last.model if last else {},
+        cards=deployment.placement.cards,
+    )
+    return {
+        **kept,
+        "at": datetime.fromisoformat(kept["at"]) if kept.get("at") else None,
+        "on": cards_in_words(kept),
+        "moved": moved(kept, now),
+        "not_known": not_known(kept),
+    }
 
 
 def _point(row: Benchmark) -> dict[str, Any]:

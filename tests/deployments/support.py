@@ -84,6 +84,8 @@ class FakeHost:
     """What manager.sh says, by kind of manager."""
     version: list[str] = field(default_factory=list)
     """What version.sh says."""
+    model: str | None = None
+    """The config.json in its model's folder."""
     flags: dict[str, Any] | None = None
     """What the reader of an engine's flags answers."""
     fence: int = 0
@@ -102,6 +104,7 @@ class FakeHost:
         self.transport.on(lambda call: not is_probe(call), reply=self._script)
         self.transport.on(is_probe, reply=self._probe)
         self.transport.on(lambda call: b"read_flags()" in call.stdin, reply=self._flags)
+        self.transport.on(lambda call: b"tell_parts()" in call.stdin, reply=self._model)
         self.pages |= {
             "/v1/completions": (200, COMPLETION),
             "/server_info": (200, b'{"kv_cache_dtype": "fp8", "tp": 2}'),
@@ -171,6 +174,16 @@ class FakeHost:
             answer = {**answer, "same": True, "arguments": None}
         mark = f"@{values['TOKEN']}"
         return Reply(stdout=f"{mark} {json.dumps(answer)}\n{mark} end\n".encode())
+
+    def _model(self, call: Call) -> Reply:
+        """What its model's folder holds: ``config.json`` alone; None: there is no such folder."""
+        token = call.stdin.partition(b"\n")[0].removeprefix(b"TOKEN=").decode()
+        there = {"config.json": self.model or "", "sizes": ""} if self.model is not None else {}
+        told = {"kind": "none" if self.model is None else "folder", **there}
+        sections = "".join(
+            f"\n@relaunch {token} section {name}\n{text}\n@relaunch {token} status 0\n" for name, text in told.items()
+        )
+        return Reply(stdout=f"{sections}\n@relaunch {token} end\n".encode())
 
     def _fenced(self, values: dict[str, str]) -> list[str] | None:
         if int(values["FENCE"]) < self.fence:

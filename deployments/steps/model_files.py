@@ -1,0 +1,33 @@
+"""Which model it is that serves, as far as its files on the host tell: kept with the launch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from deployments.fit.fingerprint import fingerprint
+from deployments.fit.read import read_model_files
+from deployments.steps.base import StepContext
+from hosts.probe.frames import Unknown
+from hosts.transport.base import Transport, TransportError
+
+READ_SECONDS = 20.0
+
+
+def model_of(ctx: StepContext, transport: Transport) -> dict[str, Any]:
+    """``{path, print}``, or ``{path, unknown}`` with the reason; empty for a model that is no path on the host."""
+    path = ctx.engine.model_path(ctx.revision.argv)
+    if path is None:
+        return {}
+    found = _print(ctx, transport, path)
+    return {"path": path, "unknown": found.reason} if isinstance(found, Unknown) else {"path": path, "print": found}
+
+
+def _print(ctx: StepContext, transport: Transport, path: str) -> str | Unknown:
+    if ctx.revision.container:
+        return Unknown("The path is one inside the container, which is not looked into.")
+    try:
+        workdir = ctx.revision.workdir
+        files = read_model_files(transport, path, workdir=workdir, timeout=READ_SECONDS, tick=ctx.tick)
+    except TransportError as error:
+        return Unknown(str(error))
+    return files if isinstance(files, Unknown) else fingerprint(files)
