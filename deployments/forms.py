@@ -371,7 +371,7 @@ class JobForm(forms.Form):
     )
     way_back = forms.BooleanField(
         label="If it fails, start again what was serving", required=False, initial=True,
-        help_text="So that nobody has to be awake for a roll-back.",
+        help_text="So that nobody has to be awake for a roll-back. Unticked, the job asks.",
     )  # fmt: skip
     request_key = forms.UUIDField(widget=forms.HiddenInput)
 

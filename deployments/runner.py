@@ -20,7 +20,7 @@ from django.utils import timezone
 
 from controlpanel import audit
 from controlpanel.live import hints
-from deployments import tasks
+from deployments import going_back, tasks
 from deployments.benchmark.compared import in_words
 from deployments.decisions.recovery import retry_in
 from deployments.joblog import JobLog, LeaseLost
@@ -39,7 +39,6 @@ from deployments.models.job import Claim
 from deployments.remote.locks import release_cards
 from deployments.steps.base import (
     RENEW_SECONDS,
-    Afterwards,
     GateOpened,
     HandBack,
     JobCancelled,
@@ -48,7 +47,7 @@ from deployments.steps.base import (
 )
 from deployments.steps.contact import regain
 from deployments.steps.launch import resolve
-from deployments.steps.recipes import STOP_AGAIN, WAY_BACK
+from deployments.steps.recipes import WAY_BACK
 from deployments.steps.registry import STEPS
 from hosts import links
 from hosts.transport.base import CommandTimeout, LinkLost, TransportError
@@ -102,6 +101,7 @@ def _walk(claim: Claim, told_to_stop: Callable[[], bool]) -> None:
             )
             context.heed()
             regain(context)
+            going_back.heed(context)
             STEPS[step.name](context)
     except (LeaseLost, *DATABASE_FAILS):
         raise
@@ -210,25 +210,16 @@ def _fail(claim: Claim, step: JobStep | None, log: JobLog, error: StepFailed) ->
     if error.diagnosis is not None:
         Job.held(claim).update(diagnosis=log.hide_in(error.diagnosis))
     job = Job.objects.select_related("deployment").get(pk=claim.job_id)
-    further = _steps_after(job, step, error)
+    further = going_back.steps_after(job, step, error)
     if step is not None and further:
         _go_on(claim, job, step, log, error, further)
         return
-    summary = f"{_sentence(error.message)} {_left_behind(job)}".strip()
+    if step is not None and going_back.asks(job, step, error):
+        _ask_whether_to_go_back(claim, job, step, log, error)
+        return
+    why = going_back.what_happened(job, step, going_back.sentence(error.message))
+    summary = f"{why} {_left_behind(job)}".strip()
     _end(claim, job, log, JobState.FAILED, failed=Failed(step, error.message), summary=summary, hint=error.hint)
-
-
-def _steps_after(job: Job, step: JobStep | None, error: StepFailed) -> tuple[str, ...]:
-    """What the job still does: start again what was serving, or end what a person has decided to end."""
-    if step is None or error.afterwards == Afterwards.NOTHING:
-        return ()
-    if not step.way_back and _can_go_back(job, step):
-        return WAY_BACK
-    return STOP_AGAIN if error.afterwards == Afterwards.STOP else ()
-
-
-def _can_go_back(job: Job, step: JobStep) -> bool:
-    return job.way_back and job.touched and job.previous_revision_id is not None and step.name in ("launch", "check")
 
 
 def _go_on(claim: Claim, job: Job, step: JobStep, log: JobLog, error: StepFailed, further: tuple[str, ...]) -> None:
@@ -237,15 +228,22 @@ def _go_on(claim: Claim, job: Job, step: JobStep, log: JobLog, error: StepFailed
         log.say(f"The plan says: start again what was serving ({job.previous_revision}).", step="launch")
     with transaction.atomic():
         Failed(step, error.message).store(log)
-        JobStep.objects.filter(job=job, state=StepState.PENDING).update(state=StepState.SKIPPED)
-        position = job.steps.count()
-        JobStep.objects.bulk_create(
-            JobStep(job=job, position=position + number, name=name, way_back=True)
-            for number, name in enumerate(further)
-        )
+        going_back.append(job, further)
         if not Job.leave(claim, state=JobState.QUEUED, summary=log.hide(error.message), ring_at=timezone.now()):
             raise LeaseLost
     tasks.ring(job.pk)
+
+
+def _ask_whether_to_go_back(claim: Claim, job: Job, step: JobStep, log: JobLog, error: StepFailed) -> None:
+    """Nobody has said yet what is to be done after a failure: the steps of the way back wait for a person."""
+    message = going_back.sentence(error.message)
+    gate = going_back.question(job, step, log, message=message, left=_left_behind(job))
+    with transaction.atomic():
+        Failed(step, error.message).store(log)
+        going_back.append(job, WAY_BACK)
+        if not Job.leave(claim, state=JobState.WAITING, summary=log.hide(message), hint=error.hint):
+            raise LeaseLost
+        gate.save()
 
 
 @dataclass(frozen=True)
@@ -363,11 +361,6 @@ def _forget_what_was_known(job: Job) -> None:
     Deployment.objects.filter(pk=job.deployment.pk).update(
         state=ServiceState.UNKNOWN, state_since=timezone.now(), state_detail="Its job was cancelled out of contact."
     )
-
-
-def _sentence(text: str) -> str:
-    """With a full stop: what an engine or a host said often has none."""
-    return text if not text or text[-1] in ".!?" else f"{text}."
 
 
 def _left_behind(job: Job) -> str:

@@ -189,5 +189,8 @@ def way_back(asked: PlanInput, serving: Serving, manager: Manager | None) -> dic
             "text": "What serves now was not started by Relaunch, so its exact start is not known.",
         }
     if not asked.way_back:
-        return {"possible": True, "text": f"Not wanted: a failure leaves {asked.deployment} down."}
+        return {
+            "possible": True,
+            "text": f"Not by itself: after a failure the job asks whether to start {asked.previous} again.",
+        }
     return {"possible": True, "text": f"If it fails, {asked.previous} is started again, with all checks."}

@@ -7,6 +7,7 @@ from typing import Any
 
 from django.urls import reverse
 
+from deployments import going_back
 from deployments.lifecycle import JobKind, JobState, StepState
 from deployments.models import Benchmark, Job, Launch
 from deployments.views.measured import beside_proven
@@ -29,9 +30,10 @@ def outcome(job: Job) -> dict[str, Any]:
         "launch": launch,
         "starting": starting(job, launch),
         "failed": failed,
+        "shows_why": failed or _asks_whether_to_go_back(job),
         "left": left,
         "succeeded": job.state == JobState.SUCCEEDED,
-        "diagnosis_link": _line_link(job) if failed else "",
+        "diagnosis_link": _line_link(job),
         "proven": proven,
         "look_first": _host_to_look_at(job) if failed else None,
         "plan_again": _plan_again(job),
@@ -42,6 +44,11 @@ def outcome(job: Job) -> dict[str, Any]:
         "measured": _measured(job),
         "is_proven": bool(launch and proven and launch.revision_id == proven.pk),
     }
+
+
+def _asks_whether_to_go_back(job: Job) -> bool:
+    """The start has failed already, and a person decides what follows."""
+    return any(gate.kind == going_back.KIND and gate.answered_at is None for gate in job.gates.all())
 
 
 def _host_to_look_at(job: Job) -> Host | None:

@@ -33,6 +33,8 @@ def test_a_failed_check_stays_failed_when_the_worker_loses_the_job_while_it_ends
     serving.request(way_back=False)
     serving.approve()
     serving.host.log, serving.host.exit_code = "CUDA out of memory\n", 1
+    assert serving.work().state == JobState.WAITING
+    serving.answer("as it is")
     serving.host.before["locks release"] = lapse
     assert serving.work().state not in (JobState.FAILED, JobState.SUCCEEDED)
     serving.host.before.clear()

@@ -137,12 +137,13 @@ def test_a_failed_check_goes_back_to_what_served(serving: Story) -> None:
     assert not serving.job.card_claims.exists()
 
 
-def test_without_the_way_back_a_failure_leaves_it_down(serving: Story) -> None:
+def test_without_the_way_back_a_failure_is_asked_about(serving: Story) -> None:
     serving.request(way_back=False)
     serving.approve()
     serving.host.log, serving.host.exit_code = OOM, 1
-    assert serving.work().state == JobState.FAILED
-    assert "is down" in serving.job.summary and serving.job.hint
+    assert serving.work().state == JobState.WAITING
+    assert serving.gate.kind == "way back" and "r1 again?" in serving.gate.title
+    assert "is down" in serving.gate.text and serving.job.hint
     assert Launch.objects.get(job=serving.job).exit_code == 1
 
 
@@ -169,7 +170,7 @@ def test_a_bad_completion_is_a_failure(serving: Story) -> None:
     serving.request(way_back=False)
     serving.approve()
     serving.host.pages["/v1/completions"] = (200, b'{"choices": [{"text": "the the the the the the"}]}')
-    assert serving.work().state == JobState.FAILED
+    assert serving.work().state == JobState.WAITING
     assert "only repeats" in serving.job.summary
 
 

@@ -188,7 +188,7 @@ def test_holders_that_cannot_be_seen_are_said_and_do_not_block() -> None:
     ("values", "possible", "words"),
     [
         ({"previous": None}, False, "not started by Relaunch"),
-        ({"way_back": False}, True, "leaves chat down"),
+        ({"way_back": False}, True, "asks whether to start qwen r1 again"),
     ],
 )
 def test_the_way_back(values: dict[str, Any], possible: bool, words: str) -> None:

@@ -1,0 +1,38 @@
+"""One panel with a worker for all restarts that fail; each test has a deployment and a port of its own."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from deployments.lifecycle import ACTIVE, JobState
+from deployments.models import CardClaim, Job, Launch, PortClaim
+from lab.fleet import Fleet
+from tests.support.fixtures import clean_fleet, fleet, short_directory
+from tests.support.panel import Panel
+from tests.support.story import Place, Story
+
+__all__ = ["clean_fleet", "fleet"]
+
+
+@pytest.fixture(scope="package")
+def _everywhere(fleet: Fleet, django_db_blocker: "pytest.FixtureRequest") -> Iterator[Story]:
+    with Panel(short_directory("wayback")) as running, django_db_blocker.unblock(), running.entered():  # type: ignore[attr-defined]
+        running.start("worker")
+        story = Story.begin()
+        story.add_host(fleet.host("gpu1"))
+        yield story
+
+
+@pytest.fixture
+def story(_everywhere: Story, clean_fleet: Fleet) -> Iterator[Story]:
+    """The panel's person, with a host added and tested; what a test leaves behind is ended."""
+    yield _everywhere
+    Job.objects.filter(state__in=ACTIVE).update(state=JobState.CANCELLED, lease_until=None, owner="")
+    CardClaim.objects.all().delete()
+    PortClaim.objects.all().delete()
+    Launch.objects.exclude(state="ended").update(state="ended")
+
+
+@pytest.fixture
+def gpu1(story: Story) -> Place:
+    return story.places["gpu1"]
