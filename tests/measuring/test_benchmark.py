@@ -37,10 +37,9 @@ def ask(story: Story, deployment: Deployment, *at_once: int, tokens: int = 32) -
 
 
 def measure(story: Story, deployment: Deployment, *at_once: int, tokens: int = 32) -> list[Level]:
-    job = story.succeeded(ask(story, deployment, *at_once, tokens=tokens))
-    figures = Benchmark.objects.get(job=job).figures
-    assert [level.at_once for level in figures] == list(at_once), told(job)
-    assert not any(level.failed for level in figures), told(job)
+    figures = story.measure(deployment, *at_once, tokens=tokens).figures
+    assert [level.at_once for level in figures] == list(at_once)
+    assert not any(level.failed for level in figures), figures
     return figures
 
 

@@ -11,8 +11,9 @@ from django.conf import settings
 from django.contrib.auth.models import Group, User
 
 from deployments import services
+from deployments.benchmark.wanted import Wanted
 from deployments.lifecycle import ENDED, JobKind, JobState
-from deployments.models import Deployment, Gate, Job, Launch, LogChunk, Revision
+from deployments.models import Benchmark, Deployment, Gate, Job, Launch, LogChunk, Revision
 from hosts import links, testing
 from hosts import services as host_services
 from hosts.keys import panel_key_path
@@ -233,6 +234,18 @@ class Story:
     def run_job(self, deployment: Deployment, kind: JobKind = JobKind.RESTART, **more: Any) -> Job:
         """Ask, approve, and wait for a success without any further question."""
         return self.succeeded(self.begin_job(deployment, kind, **more))
+
+    def measure(self, deployment: Deployment, *at_once: int, tokens: int = 64) -> Benchmark:
+        """A benchmark that must succeed, no user being served."""
+        job = services.request_benchmark(
+            deployment,
+            wanted=Wanted(at_once, tokens),
+            reason="",
+            request_key=uuid.uuid4(),
+            actor=self.actor,
+            address="",
+        )
+        return Benchmark.objects.get(job=self.succeeded(job))
 
     def start(self, deployment: Deployment) -> Job:
         """A start that must succeed."""
