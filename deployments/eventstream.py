@@ -41,12 +41,15 @@ class ClosedBefore(Exception):
 
 
 class Line:
-    """One connection to a server's port. Not for two threads at once."""
+    """One connection to a server's port, not for two threads at once. ``keep``: for one request after another."""
 
-    def __init__(self, open_tunnel: Callable[[], ByteTunnel], port: int, *, stop: Callable[[], bool]) -> None:
+    def __init__(
+        self, open_tunnel: Callable[[], ByteTunnel], port: int, *, stop: Callable[[], bool], keep: bool = True
+    ) -> None:
         self._open_tunnel = open_tunnel
         self._port = port
         self._stop = stop
+        self._keep = keep
         self._tunnel: ByteTunnel | None = None
         self._connection = h11.Connection(h11.CLIENT)
         self.sent = 0.0
@@ -97,7 +100,7 @@ class Line:
         self.open()
         assert self._tunnel is not None
         self.sent = time.monotonic()
-        payload = http.written(self._connection, self._port, request, key, keep=True)
+        payload = http.written(self._connection, self._port, request, key, keep=self._keep)
         try:
             self._tunnel.sendall(payload)
         except OSError as error:

@@ -107,7 +107,10 @@ class Load:
         """One place of the level: request after request over one connection."""
         server = self.server
         line = Line(
-            lambda: server.tunnels.open(server.port, timeout=CONNECT_SECONDS), server.port, stop=self._stop.is_set
+            lambda: server.tunnels.open(server.port, timeout=CONNECT_SECONDS),
+            server.port,
+            stop=self._stop.is_set,
+            keep=server.bench.keeps_open,
         )
         try:
             self._connect(line)

@@ -30,12 +30,14 @@ class Bench:
     """One engine's way. ``request(prompt, tokens)`` asks for exactly so many tokens, at temperature 0, as a stream.
 
     It never asks to flush a cache. ``accepted(before, after)`` reads the acceptance length from two readings of the
-    metrics page, for an engine that does not tell it with the answer.
+    metrics page, for an engine that does not tell it with the answer. ``keeps_open``: may a connection carry one
+    request after another?
     """
 
     request: Callable[[str, int], HttpRequest]
     read: Callable[[Mapping[str, Any]], Piece]
     accepted: Callable[[str, str], float | None] | None = None
+    keeps_open: bool = True
 
 
 def post(path: str, body: Mapping[str, object]) -> HttpRequest:

@@ -6,7 +6,7 @@ import sys
 
 from tests.bench import setting
 
-NAMES = ("restart", "release", "idle")
+NAMES = ("restart", "release", "idle", "benchmark")
 
 
 def main() -> int:
@@ -17,10 +17,16 @@ def main() -> int:
         return 2
     directory = setting.prepare()
     try:
-        from tests.bench import bench_idle, bench_release, bench_restart
+        from tests.bench import bench_benchmark, bench_idle, bench_release, bench_restart
 
+        ways = {
+            "restart": bench_restart.run,
+            "release": bench_release.run,
+            "idle": bench_idle.run,
+            "benchmark": bench_benchmark.run,
+        }
         for name in only or NAMES:
-            {"restart": bench_restart.run, "release": bench_release.run, "idle": bench_idle.run}[name](directory)
+            ways[name](directory)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
     return 0

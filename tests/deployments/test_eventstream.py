@@ -90,6 +90,14 @@ def test_a_connection_that_the_server_keeps_open_carries_the_next_request() -> N
     assert not tunnel.closed and len(tunnel.sent) == 2
 
 
+def test_one_that_is_not_to_be_kept_says_so_and_is_closed() -> None:
+    first, second = (Tunnel(HEAD + chunk(b'data: {"n": 1}\n') + END) for _ in range(2))
+    left = [first, second]
+    of = Line(lambda: left.pop(0), 30000, stop=lambda: False, keep=False)
+    assert told(of) == told(of) == [{"n": 1}]
+    assert first.closed and b"Connection: close" in first.sent[0] and len(second.sent) == 1
+
+
 def test_one_that_the_server_closes_is_opened_anew() -> None:
     first = Tunnel(b'HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 8\r\n\r\n{"n": 1}')
     of = line(first, Tunnel(HEAD + chunk(b'data: {"n": 2}\n') + END))

@@ -1,7 +1,8 @@
 """A benchmark of llama-server: its own /completion tells the tokens so far, and at the end its drafts. PURE.
 
 Facts: server_task_result_cmpl_partial and _final of llama.cpp's server: ``tokens_predicted``, ``timings.draft_n`` and
-``timings.draft_n_accepted``. Each step gives one token beside those that were accepted of a draft.
+``timings.draft_n_accepted``. Each step gives one token beside those that were accepted of a draft. A connection that is
+kept open holds one of the server's few HTTP threads (cpp-httplib), so that others would wait for all of its requests.
 """
 
 from __future__ import annotations
@@ -34,4 +35,4 @@ def _acceptance(told: Mapping[str, Any], tokens: int | None) -> float | None:
     return tokens / steps if steps > 0 else None
 
 
-BENCH = Bench(request, read)
+BENCH = Bench(request, read, keeps_open=False)

@@ -23,6 +23,10 @@ def test_each_engine_is_asked_for_so_many_tokens_as_a_stream_and_never_to_forget
     assert "cache" not in text, "what it keeps is left to the server"
 
 
+def test_only_llama_server_is_asked_over_a_connection_of_its_own_each_time() -> None:
+    assert [key for key, engine in ENGINES.items() if not engine.bench.keeps_open] == ["llama_server"]
+
+
 @pytest.mark.parametrize(
     ("told", "piece"),
     [
