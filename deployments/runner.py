@@ -193,8 +193,9 @@ def _wait(claim: Claim, opened: GateOpened) -> None:
 
     Nobody is asked about a job that somebody cancelled as the question came up: it is handed on to be ended.
     """
+    fields = {"summary": str(opened), "hint": "", **opened.job_fields}
     with transaction.atomic():
-        if not Job.leave(claim, state=JobState.WAITING, summary=str(opened), hint="", **opened.job_fields):
+        if not Job.leave(claim, state=JobState.WAITING, **fields):
             raise LeaseLost
         # Only now: a cancel that comes later waits for this row, and then finds that the job waits.
         cancelled = Job.objects.filter(pk=claim.job_id).exclude(cancel_requested_by="")
@@ -241,9 +242,7 @@ def _ask_whether_to_go_back(claim: Claim, job: Job, step: JobStep, log: JobLog, 
     with transaction.atomic():
         Failed(step, error.message).store(log)
         going_back.append(job, WAY_BACK)
-        if not Job.leave(claim, state=JobState.WAITING, summary=log.hide(message), hint=error.hint):
-            raise LeaseLost
-        gate.save()
+        _wait(claim, GateOpened(gate, summary=log.hide(message), hint=error.hint))
 
 
 @dataclass(frozen=True)

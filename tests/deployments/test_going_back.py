@@ -13,7 +13,7 @@ from django.test import Client
 from controlpanel.models import AuditEntry
 from deployments import services
 from deployments.lifecycle import JobState, LaunchState
-from deployments.models import Deployment, Launch
+from deployments.models import Deployment, Job, Launch
 from tests.deployments.support import OOM, READY, Story
 
 pytestmark = [pytest.mark.django_db, pytest.mark.jobs]
@@ -187,6 +187,21 @@ def test_a_cancel_at_the_question_starts_nothing(serving: Story, operator: User)
     services.cancel_job(serving.job, actor=operator, address="")
     assert serving.work_on().state == JobState.CANCELLED
     assert "is down" in serving.job.summary and serving.host.sent == ["locks release"]
+
+
+def test_a_cancel_as_the_question_comes_up_is_not_lost(serving: Story, operator: User) -> None:
+    restarted(serving, exits, way_back=False)
+    follow = serving.host.after
+
+    def cancel() -> None:
+        follow.clear()
+        Job.objects.filter(pk=serving.job.pk).update(cancel_requested_by=operator.username)
+
+    follow["follow"] = cancel
+    serving.work()
+    assert serving.job.open_gate is None, "nobody is asked about a job that is to end"
+    assert serving.work_on().state == JobState.CANCELLED
+    assert "launch start" not in serving.host.sent[serving.host.sent.index("launch start") + 1 :]
 
 
 def test_another_worker_goes_on_after_the_answer(serving: Story) -> None:
