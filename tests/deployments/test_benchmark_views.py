@@ -16,6 +16,7 @@ from django.utils import timezone
 
 from deployments.lifecycle import JobKind, JobState
 from deployments.models import Deployment, Job, Launch
+from deployments.views.words import deployment_word
 from tests.factories import make_benchmark, make_deployment, make_launch, make_revision
 
 pytestmark = pytest.mark.django_db
@@ -114,8 +115,8 @@ def test_while_it_is_measured_it_serves(client_of: ClientOf, operator: User, lau
     client = client_of(operator)
     client.post(path(launch.deployment), form())
     Job.objects.update(state=JobState.RUNNING)
-    text = page(client, launch.deployment)
-    assert "Serving" in text and ": benchmark, asked by" in text
+    assert deployment_word(launch.deployment, active=Job.objects.get()).value == "serving"
+    assert ": benchmark, asked by" in page(client, launch.deployment)
 
 
 def test_the_figures_stand_beside_the_proven_ones(client_of: ClientOf, viewer: User, launch: Launch) -> None:

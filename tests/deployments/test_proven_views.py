@@ -8,6 +8,7 @@ from html import unescape
 
 import pytest
 from django.contrib.auth.models import User
+from django.core.exceptions import PermissionDenied
 from django.test import Client
 
 from controlpanel.models import AuditEntry
@@ -94,6 +95,8 @@ def test_the_mark_is_taken_back(proven: Launch, client_of: ClientOf, operator: U
     path = f"/deployments/{proven.deployment_id}/unproven/"
     assert client_of(operator).post(path).status_code == 403
     assert client_of(approver).get(path).status_code == 405
+    with pytest.raises(PermissionDenied):
+        services.unmark_proven(proven.deployment, actor=operator, address="")
     client = client_of(approver)
     assert path in client.get(f"/deployments/{proven.deployment_id}/").content.decode()
     assert client.post(path).status_code == 302

@@ -216,9 +216,12 @@ def test_another_worker_goes_on_with_the_level_that_is_missing(
         return measure(*args, at_once=at_once, **more)
 
     monkeypatch.setattr(step, "_measure", told_to_stop_at_two)
+    measured.host.pages["/metrics"] = metrics(running=3)
+    measured.work()
+    measured.answer("anyway")
     assert measured.work().state == JobState.QUEUED
     assert measured.work().state == JobState.SUCCEEDED, measured.job.summary
-    assert levels == [1, 2, 2]
+    assert levels == [1, 2, 2] and measured.job.gates.count() == 1, "who has agreed is not asked again"
     assert [level.at_once for level in Benchmark.objects.get().figures] == [1, 2]
 
 
