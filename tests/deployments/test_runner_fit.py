@@ -1,0 +1,104 @@
+"""A job reads the model's files once, before it touches anything, and its plan says whether the model fits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from deployments.lifecycle import JobKind, JobState
+from deployments.models import ModelOnHost
+from hosts.transport.base import CommandTimeout, LinkLost
+from tests.deployments.fit import models
+from tests.deployments.machine import CARDS
+from tests.deployments.support import Story
+from tests.factories import ARGV, make_launch, make_revision
+
+pytestmark = [pytest.mark.django_db, pytest.mark.jobs]
+
+
+def readings(story: Story) -> int:
+    return sum(b"tell_sizes()" in call.stdin for call in story.host.transport.calls)
+
+
+def planned(story: Story, kind: JobKind = JobKind.RESTART) -> dict[str, Any]:
+    story.request(kind)
+    assert story.work().state == JobState.WAITING, story.job.summary
+    assert story.job.plan is not None
+    found: dict[str, Any] = story.job.plan["fit"]
+    return found
+
+
+def test_the_files_are_read_once_for_a_job_and_kept(serving: Story) -> None:
+    serving.host.model = models.QWEN3_8B
+    found = planned(serving)
+    assert found["word"] == "Too close to say" and found["tables"]["rows"][0]["in_use"]
+    row = ModelOnHost.objects.get()
+    assert (row.path, row.problem) == ("/models/qwen-27b", "") and row.read_at is not None
+    assert row.found is not None and row.found.sizes == {"model.safetensors": 20_000_000_000}
+    serving.answer("approve")
+    assert serving.work_on().state == JobState.SUCCEEDED
+    assert readings(serving) == 1, "at the later steps it is known"
+    planned(serving)
+    assert readings(serving) == 2 and ModelOnHost.objects.count() == 1, "another job looks again"
+
+
+def test_what_is_not_there_or_cannot_be_read_in_time_is_unknown_and_stands_in_nobodys_way(serving: Story) -> None:
+    found = planned(serving)
+    assert found["word"] == "Not known" and "There is no model at /models/qwen-27b" in found["reason"]
+    assert ModelOnHost.objects.get().problem == found["reason"]
+    serving.answer("discard")
+    serving.work_on()
+    asks = lambda call: b"tell_sizes()" in call.stdin  # noqa: E731
+    serving.host.transport.on(asks, reply=CommandTimeout("The host did not tell of the model within 15 s."))
+    assert planned(serving)["reason"] == "The host did not tell of the model within 15 s."
+    serving.answer("discard")
+    serving.work_on()
+    serving.host.transport.on(asks, reply=LinkLost("The connection broke."))
+    serving.request()
+    assert serving.work().state == JobState.FAILED and not serving.job.touched
+
+
+def test_what_was_known_stays_when_a_reading_finds_nothing(serving: Story) -> None:
+    serving.host.model = models.QWEN3_8B
+    planned(serving)
+    serving.answer("discard")
+    serving.work_on()
+    serving.host.model = None
+    assert planned(serving)["word"] == "Not known"
+    row = ModelOnHost.objects.get()
+    assert row.found is not None and "There is no model" in row.problem
+
+
+def test_a_stop_reads_nothing(serving: Story) -> None:
+    serving.host.model = models.QWEN3_8B
+    assert planned(serving, JobKind.STOP) is None and readings(serving) == 0
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"container": {"tool": "docker", "image": "x"}}, "in a container of its own image"),
+        ({"argv": [*ARGV[:3], "--model-path", "Qwen/Qwen3-8B", *ARGV[5:]]}, "names the model Qwen/Qwen3-8B"),
+        ({"argv": [*ARGV[:3], *ARGV[5:]]}, "does not name the path"),
+    ],
+)
+def test_without_a_path_on_the_host_there_is_nothing_to_read(serving: Story, more: dict[str, Any], says: str) -> None:
+    from deployments.engines.registry import ENGINES
+    from deployments.plan.collect_fit import model_of
+    from hosts.probe.frames import Unknown
+
+    found = model_of(ENGINES["sglang"], make_revision(serving.deployment.profile, **more))
+    assert isinstance(found, Unknown) and says in found.reason
+
+
+def test_what_this_revision_took_here_when_it_served_is_shown_as_measured(idle: Story) -> None:
+    facts = [{"label": "KV cache", "value": "327,310 tokens, K 2.50 GiB, V 2.50 GiB", "source": "its log"}]
+    used = dict.fromkeys(CARDS, 40_000)
+    usual = {"state": "ended", "ended_at": timezone.now(), "effective": {"facts": facts}}
+    make_launch(idle.deployment, memory_used=used, **usual)
+    make_launch(idle.deployment, memory_used={CARDS[0]: 1}, **usual)
+    make_launch(idle.deployment, memory_used=used, ready_at=None, **usual)
+    found = planned(idle, JobKind.START)
+    assert found["word"] == "It fits" and "327,310 tokens" in found["served"]["text"]
