@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from deployments.decisions.verify import CardSeen
 from deployments.engines.base import Engine
 from deployments.fit import store
 from deployments.fit.estimate import KV_FLAGS
@@ -12,7 +14,7 @@ from deployments.fit.read import read_model_files
 from deployments.fit.served import Served, served_of
 from deployments.lifecycle import JobKind
 from deployments.models import Launch, Revision
-from deployments.plan.fitting import ToFit
+from deployments.plan.fitting import Fit, Room, ToFit, refusal
 from deployments.plan.flagcheck import FlagCheck
 from hosts.probe.frames import Unknown
 from hosts.transport.base import CommandTimeout, OutputTooLarge
@@ -95,6 +97,24 @@ def _files(ctx: StepContext, path: str, workdir: str) -> ModelFiles | Unknown:
         found = Unknown(str(error))
     store.keep(ctx.host, path, workdir, found)
     return found
+
+
+def why_it_cannot_fit(ctx: StepContext, cards: Sequence[CardSeen]) -> str:
+    """Why what this round launches cannot start in the memory that is free now, in a sentence; empty where that is not
+    known. By the model's files as they were read for the plan: no host is asked.
+    """
+    totals = {gpu.uuid: gpu.total_mib for gpu in ctx.gpus}
+    rooms = [
+        Room(card.uuid, card.label, totals.get(card.uuid) or 0, card.free_mib, "as it is free now")
+        for card in cards
+        if card.free_mib is not None
+    ]
+    path = model_of(ctx.engine, ctx.revision)
+    row = None if isinstance(path, Unknown) else store.known(ctx.host, path, ctx.revision.workdir)
+    if row is None or row.found is None or len(rooms) != len(cards):
+        return ""
+    known = ToFit(row.found, served=last_served(ctx.revision, ctx.placement.gpu_uuids))
+    return refusal(Fit(ctx.engine, tuple(ctx.revision.argv), known, tuple(rooms)), name=str(ctx.revision))
 
 
 def last_served(revision: Revision, uuids: list[str]) -> Served | None:

@@ -12,6 +12,7 @@ from deployments.fit.cautions import Caution, cautions
 from deployments.fit.changes import Change, changes_that_fit
 from deployments.fit.estimate import Estimate, Verdict, estimate
 from deployments.fit.files import ModelFiles
+from deployments.fit.outcome import KV
 from deployments.fit.served import Served
 from deployments.fit.span import MIB
 from hosts.probe.frames import Unknown
@@ -97,6 +98,15 @@ class Fit:
         return changes_that_fit(self.asked)
 
     @property
+    def is_only_too_long(self) -> bool:
+        """Is it short of nothing but its longest request? SGLang starts all the same, and refuses such requests."""
+        outcome = self.found.outcome
+        if outcome is None or self.engine.key != "sglang":
+            return False
+        short = [margin.name for margin in outcome.margins if margin.left.high < 0]
+        return short == [KV] and outcome.pools.kv.high > 0
+
+    @property
     def cautions(self) -> tuple[Caution, ...]:
         """What its flags and its checkpoint cost, also where it is not known whether it fits."""
         if isinstance(self.known.files, Unknown):
@@ -106,8 +116,8 @@ class Fit:
 
 
 def refusal(fit: Fit, *, name: str) -> str:
-    """Why it is sure that it does not fit, in a sentence; empty where that is not sure."""
-    if fit.verdict is not Verdict.DOES_NOT_FIT:
+    """Why it is sure that it cannot start in the memory that is free, in a sentence; empty where that is not sure."""
+    if fit.verdict is not Verdict.DOES_NOT_FIT or fit.is_only_too_long:
         return ""
     return f"{name} does not fit in the memory that is free: {fit.found.reason}"
 
