@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from deployments.fit.estimate import Verdict
@@ -145,6 +145,8 @@ def fit_warnings(fit: Fit | None, *, name: str) -> list[dict[str, Any]]:
     found = [warning(caution.text, caution.why, caution.todo) for caution in fit.cautions]
     if fit.verdict is Verdict.DOES_NOT_FIT:
         why = "The start will fail for want of memory, and what serves now would be stopped for nothing."
+        if fit.is_only_too_long:
+            why = "It starts all the same, and refuses each request that is longer than what goes in."
         found.insert(0, warning(f"{name} does not fit on these cards. {fit.found.reason}", why, _todo(fit)))
     elif fit.verdict is Verdict.TOO_CLOSE and _is_unlikely(fit):
         why = "Some of what an engine takes is only known between bounds. It may start, and it may not."
@@ -165,3 +167,21 @@ def _todo(fit: Fit) -> str:
     first = fit.changes[0]
     more = " The other ways stand under “Does it fit”." if len(fit.changes) > 1 else ""
     return f"{first.words} In a new revision: {shlex.join(first.flags)}.{more}"
+
+
+def fit_after_failure(fit: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """What the plan had said, beside a start on clean cards that failed for want of memory; None where it said nothing.
+
+    ``fit``: the section of the plan that was approved.
+    """
+    if fit is None:
+        return None
+    said = {
+        Verdict.FITS: "The plan had said that it fits, so this model takes more than the estimate knows.",
+        Verdict.DOES_NOT_FIT: "The plan had said that it does not fit.",
+        Verdict.TOO_CLOSE: "The plan had said that it is too close to say.",
+        Verdict.UNKNOWN: "Whether it fits was not known before the start.",
+    }[Verdict(fit["verdict"])]
+    if fit["verdict"] == Verdict.FITS and fit["served"]:
+        said = "It has served on these cards before, with no more memory free: look for what has changed since."
+    return {"text": f"{said} {fit['reason']}", "changes": fit["changes"]}

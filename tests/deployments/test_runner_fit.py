@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
+from django.test import Client
 from django.utils import timezone
 
 from deployments.lifecycle import JobKind, JobState
@@ -12,9 +15,10 @@ from deployments.models import ModelOnHost
 from hosts.transport.base import CommandTimeout, LinkLost
 from tests.deployments.fit import models
 from tests.deployments.machine import CARDS
-from tests.deployments.support import Story
+from tests.deployments.support import OOM, Story
 from tests.factories import ARGV, make_launch, make_revision
 
+ClientOf = Callable[[User], Client]
 pytestmark = [pytest.mark.django_db, pytest.mark.jobs]
 
 
@@ -102,3 +106,56 @@ def test_what_this_revision_took_here_when_it_served_is_shown_as_measured(idle: 
     make_launch(idle.deployment, memory_used=used, ready_at=None, **usual)
     found = planned(idle, JobKind.START)
     assert found["word"] == "It fits" and "327,310 tokens" in found["served"]["text"]
+
+
+@pytest.mark.parametrize(("kept", "offered"), [(40_000, False), (4_000, True)])
+def test_what_surely_cannot_start_in_what_is_free_is_not_launched_anyway(
+    serving: Story, kept: int, offered: bool
+) -> None:
+    """It never served there, so nothing was measured: the files that were read for the plan tell."""
+    serving.deployment.memory_seconds = serving.deployment.stuck_seconds = 0
+    serving.deployment.save()
+    serving.deployment.launches.update(ready_at=None)
+    serving.host.model = models.QWEN35_9B
+    serving.host.leaks = True
+    serving.request()
+    serving.approve()
+    serving.host.after["stop TERM"] = lambda: serving.host.machine.cards.update(dict.fromkeys(CARDS, kept))
+    assert serving.work_on().state == JobState.WAITING, serving.log()
+    choices = {choice["key"]: choice for choice in serving.gate.choices}
+    assert ("anyway" in choices) is offered
+    said = f"is not offered: {serving.deployment.revision} does not fit in the memory that is free:" in str(choices)
+    assert said is not offered, choices
+
+
+def failed_start(story: Story, log: str = OOM) -> dict[str, Any]:
+    """A start of a model of 20 GB a card that ends for want of memory."""
+    story.host.model = models.QWEN3_8B
+    story.host.log, story.host.exit_code = log, 1
+    story.request(JobKind.START)
+    story.approve()
+    assert story.work_on().state == JobState.FAILED
+    assert story.job.diagnosis is not None
+    found: dict[str, Any] = story.job.diagnosis
+    return found
+
+
+def test_after_a_failure_for_want_of_memory_on_clean_cards_it_is_said_what_the_plan_said_and_what_would_fit(
+    idle: Story, client_of: ClientOf, approver: User
+) -> None:
+    found = failed_start(idle)
+    assert "baseline before the start: the model does not fit; nothing was left over" in found["memory"]
+    assert found["fit"]["text"].startswith("The plan had said that it is too close to say. The 12.0% outside")
+    assert found["fit"]["changes"]
+    page = client_of(approver).get(idle.job.get_absolute_url()).content.decode()
+    assert found["fit"]["changes"][0]["flags"] in page and "would make it fit" in page
+
+
+def test_another_failure_says_nothing_of_it(idle: Story) -> None:
+    assert failed_start(idle, "ValueError: Model architectures ['X'] are not supported for now.\n")["fit"] is None
+
+
+def test_where_others_held_memory_nothing_is_said_of_fitting(idle: Story) -> None:
+    idle.host.before["launch start"] = lambda: idle.host.machine.cards.update(dict.fromkeys(CARDS, 30_000))
+    found = failed_start(idle)
+    assert found["fit"] is None and "something else held memory" in found["memory"]
