@@ -21,10 +21,6 @@ TITLES = {
 
 NOT_YET = {
     3: "the flags that differ are named; the comparison of benchmarks comes with Benchmark",
-    5: "what is really used is shown after the start; the warning before it comes with Fit",
-    6: "needs the estimator, which comes with Fit",
-    7: "the failure is told apart from left-over memory; that it does not fit is said before the start with Fit",
-    10: "needs the estimator, which comes with Fit",
     14: "needs cloning, which comes with Move",
     15: "needs the benchmark step, which comes with Benchmark",
 }
