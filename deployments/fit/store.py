@@ -19,11 +19,6 @@ from hosts.probe.frames import Unknown
 from hosts.transport.base import TransportError
 
 
-def known(host: Host, path: str, workdir: str) -> ModelOnHost | None:
-    """What is stored of a model on a host."""
-    return ModelOnHost.objects.filter(host=host, key=key_of(path, workdir)).first()
-
-
 def keep(host: Host, path: str, workdir: str, found: ModelFiles | Unknown) -> ModelOnHost:
     """Store what a reading has found. What was known before stays when it has found nothing."""
     row, _ = ModelOnHost.objects.update_or_create(

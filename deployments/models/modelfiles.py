@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from deployments.fit.files import ModelFiles
 from deployments.fit.stored import files_from
+from hosts.models import Host
 
 LONGEST_READING = timedelta(minutes=2)
 """After this long without an end, a reading counts as one whose worker has died."""
@@ -47,6 +48,11 @@ class ModelOnHost(models.Model):
 
     def __str__(self) -> str:
         return f"{self.path} on {self.host}"
+
+    @classmethod
+    def at(cls, host: Host, path: str, workdir: str) -> ModelOnHost | None:
+        """What is stored of a model on a host; None when nobody has asked for it yet."""
+        return cls.objects.filter(host=host, key=key_of(path, workdir)).first()
 
     @property
     def is_being_read(self) -> bool:

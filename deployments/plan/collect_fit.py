@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from deployments.decisions.verify import CardSeen
-from deployments.engines.base import Engine
 from deployments.fit import store
 from deployments.fit.estimate import KV_FLAGS
 from deployments.fit.files import ModelFiles
 from deployments.fit.read import read_model_files
-from deployments.fit.served import Served, served_of
+from deployments.fit.where import draft_place, model_place
 from deployments.lifecycle import JobKind
-from deployments.models import Launch, Revision
+from deployments.models import ModelOnHost, Revision
 from deployments.plan.fitting import Fit, Room, ToFit, refusal
 from deployments.plan.flagcheck import FlagCheck
+from deployments.starts import last_served
 from hosts.probe.frames import Unknown
 from hosts.transport.base import CommandTimeout, OutputTooLarge
 
@@ -24,11 +24,7 @@ if TYPE_CHECKING:
 
 READ_SECONDS = 15.0
 """A plan does not wait longer for a disk that has to wake up: then it is not known whether it fits."""
-DRAFT_FLAGS = ("--speculative-draft-model-path", "--speculative-draft-model")
 KNOWN_ENGINES = frozenset(KV_FLAGS)
-SERVED_LAUNCHES = 20
-"""So far back is looked for one that served on the same cards."""
-IN_A_CONTAINER = Unknown("It runs in a container of its own image, and the model's files in there are not read.")
 
 
 def to_fit(
@@ -40,7 +36,7 @@ def to_fit(
     """
     if revision is None or ctx.job.kind == JobKind.STOP or ctx.engine.key not in KNOWN_ENGINES:
         return None
-    path = model_of(ctx.engine, revision)
+    path = model_place(ctx.engine, revision.argv, revision.container)
     return ToFit(
         path if isinstance(path, Unknown) else _files(ctx, path, revision.workdir),
         draft=_draft(ctx, revision),
@@ -56,34 +52,15 @@ def _installed(version: str | Unknown | None, flags: FlagCheck) -> str:
     return flags.catalogue.version if flags.catalogue is not None else ""
 
 
-def model_of(engine: Engine, revision: Revision) -> str | Unknown:
-    """The path of its model on the host, or why there are no files to read."""
-    if revision.container:
-        return IN_A_CONTAINER
-    path = engine.model_path(revision.argv)
-    if path is not None:
-        return path
-    named = engine.flag(revision.argv, engine.model_flags)
-    if named is None:
-        return Unknown("The command does not name the path of a model.")
-    return Unknown(f"The command names the model {named}, which is no path on the host: its files are not read.")
-
-
-def draft_of(engine: Engine, revision: Revision) -> str | None:
-    """The path of a draft model with files of its own."""
-    path = engine.flag(revision.argv, DRAFT_FLAGS)
-    return path if path and path.startswith(("/", "~", "./")) and not revision.container else None
-
-
 def _draft(ctx: StepContext, revision: Revision) -> ModelFiles | None:
-    path = draft_of(ctx.engine, revision)
+    path = draft_place(ctx.engine, revision.argv, revision.container)
     found = _files(ctx, path, revision.workdir) if path is not None else None
     return found if isinstance(found, ModelFiles) else None
 
 
 def _files(ctx: StepContext, path: str, workdir: str) -> ModelFiles | Unknown:
     """As this job has read them already, else as they are now; once something was touched, as they are known."""
-    before = store.known(ctx.host, path, workdir)
+    before = ModelOnHost.at(ctx.host, path, workdir)
     if before is not None and before.found is not None and before.read_at is not None:
         is_of_now = ctx.job.touched or before.read_at >= ctx.job.created_at
         if is_of_now:
@@ -109,19 +86,9 @@ def why_it_cannot_fit(ctx: StepContext, cards: Sequence[CardSeen]) -> str:
         for card in cards
         if card.free_mib is not None
     ]
-    path = model_of(ctx.engine, ctx.revision)
-    row = None if isinstance(path, Unknown) else store.known(ctx.host, path, ctx.revision.workdir)
+    path = model_place(ctx.engine, ctx.revision.argv, ctx.revision.container)
+    row = None if isinstance(path, Unknown) else ModelOnHost.at(ctx.host, path, ctx.revision.workdir)
     if row is None or row.found is None or len(rooms) != len(cards):
         return ""
     known = ToFit(row.found, served=last_served(ctx.revision, ctx.placement.gpu_uuids))
     return refusal(Fit(ctx.engine, tuple(ctx.revision.argv), known, tuple(rooms)), name=str(ctx.revision))
-
-
-def last_served(revision: Revision, uuids: list[str]) -> Served | None:
-    """When a revision became ready last on exactly these cards, with what was measured then."""
-    ready = Launch.objects.filter(revision=revision).exclude(ready_at=None).order_by("-intended_at")
-    rows = ready.values_list("ready_at", "memory_used", "effective")[:SERVED_LAUNCHES]
-    for at, used, effective in rows:
-        if uuids and set(used) == set(uuids) and at is not None:
-            return served_of(at.isoformat(timespec="seconds"), used, effective)
-    return None

@@ -7,6 +7,7 @@ from controlpanel.refusal import Refused
 from deployments.services.deployments import create_deployment, mark_proven, update_deployment
 from deployments.services.flags import request_flags
 from deployments.services.jobs import answer_gate, cancel_job, request_job, why_not_answer
+from deployments.services.modelfiles import request_model
 from deployments.services.profiles import add_revision, check_import, clone_profile, create_profile, import_profile
 from deployments.services.secrets import remove_secret, set_secret
 
@@ -24,6 +25,7 @@ __all__ = [
     "remove_secret",
     "request_flags",
     "request_job",
+    "request_model",
     "set_secret",
     "update_deployment",
     "why_not_answer",

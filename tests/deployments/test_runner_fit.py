@@ -16,7 +16,7 @@ from hosts.transport.base import CommandTimeout, LinkLost
 from tests.deployments.fit import models
 from tests.deployments.machine import CARDS
 from tests.deployments.support import OOM, Story
-from tests.factories import ARGV, make_launch, make_revision
+from tests.factories import make_launch
 
 ClientOf = Callable[[User], Client]
 pytestmark = [pytest.mark.django_db, pytest.mark.jobs]
@@ -78,23 +78,6 @@ def test_what_was_known_stays_when_a_reading_finds_nothing(serving: Story) -> No
 def test_a_stop_reads_nothing(serving: Story) -> None:
     serving.host.model = models.QWEN3_8B
     assert planned(serving, JobKind.STOP) is None and readings(serving) == 0
-
-
-@pytest.mark.parametrize(
-    ("more", "says"),
-    [
-        ({"container": {"tool": "docker", "image": "x"}}, "in a container of its own image"),
-        ({"argv": [*ARGV[:3], "--model-path", "Qwen/Qwen3-8B", *ARGV[5:]]}, "names the model Qwen/Qwen3-8B"),
-        ({"argv": [*ARGV[:3], *ARGV[5:]]}, "does not name the path"),
-    ],
-)
-def test_without_a_path_on_the_host_there_is_nothing_to_read(serving: Story, more: dict[str, Any], says: str) -> None:
-    from deployments.engines.registry import ENGINES
-    from deployments.plan.collect_fit import model_of
-    from hosts.probe.frames import Unknown
-
-    found = model_of(ENGINES["sglang"], make_revision(serving.deployment.profile, **more))
-    assert isinstance(found, Unknown) and says in found.reason
 
 
 def test_what_this_revision_took_here_when_it_served_is_shown_as_measured(idle: Story) -> None:

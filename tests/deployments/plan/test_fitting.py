@@ -19,7 +19,7 @@ from tests.deployments.machine import CARDS, SGLANG, Machine, Proc, serving_mach
 from tests.deployments.plan.test_plan import plan
 
 KNOWN = ToFit(files(models.QWEN35_27B, 28e9), version="0.5.11")
-LARGE = replace(KNOWN, files=files(models.QWEN35_27B, 90e9))
+LARGE = replace(KNOWN, files=files(models.QWEN35_27B, 110e9))
 MIB = 1 << 20
 
 
@@ -111,6 +111,12 @@ def test_it_does_not_fit_is_a_warning_with_the_least_change_and_binds_nothing() 
     assert warning["text"].startswith("qwen r2 does not fit on these cards.") and not warning["blocks"]
     assert "--tp-size 4" in warning["todo"] and "stopped for nothing" in warning["why"]
     assert made.hash == fitted(serving_machine(), KNOWN).hash
+
+
+def test_short_of_its_longest_request_alone_it_starts_all_the_same() -> None:
+    made = fitted(serving_machine(), replace(KNOWN, files=files(models.QWEN35_27B, 88e9)))
+    assert made.data["fit"]["word"] == "It does not fit" and "131,072 tokens" in made.data["fit"]["reason"]
+    assert "starts all the same" in made.data["warnings"][0]["why"]
 
 
 @pytest.mark.parametrize(("weights", "warned"), [(80e9, False), (86e9, True)])
