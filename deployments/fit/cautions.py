@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from deployments.fit.arguments import SGLANG_UNITS, VLLM_UNITS, Arguments
 from deployments.fit.asked import Asked
-from deployments.fit.explain import context, requests
+from deployments.fit.explain import context, requests, size
 from deployments.fit.files import IndexFacts
 from deployments.fit.model import asks_for_fp8, has_linear_attention
 from deployments.fit.outcome import Outcome
@@ -51,6 +51,22 @@ def cautions(asked: Asked, outcome: Outcome | None) -> tuple[Caution, ...]:
         except CannotTell:
             continue  # what is missing is the estimate's to say
     return tuple(found)
+
+
+def _not_complete(asked: Asked, outcome: Outcome | None) -> Iterator[Caution]:
+    """The index names files that are not there, or more bytes than they have."""
+    index, sizes, missing = asked.model.index, asked.model.sizes, asked.model.missing
+    if not isinstance(index, IndexFacts) or not index.shards:
+        return
+    there = sum(sizes.get(name, 0) for name in index.shards)
+    text = ""
+    if missing:
+        text = f"{len(missing)} of the model's {len(index.shards)} weight files are missing, the first is {missing[0]}."
+    elif index.total is not None and there < index.total:
+        text = f"The model's weight files have {size(there)}, and its index says {size(index.total)}."
+    if text:
+        why = "Its download is not complete, it seems. The engine ends while it loads the weights."
+        yield Caution(text, why, "Copy the model to the host anew, or go on with its download, then plan again.")
 
 
 def _flags(asked: Asked) -> Arguments:
@@ -184,6 +200,7 @@ def of_sglang_or_none(flags: Arguments) -> str | None:
 
 
 RULES: tuple[Callable[[Asked, Outcome | None], Iterator[Caution]], ...] = (
+    _not_complete,
     _hybrid_with_drafts,
     _fp8_by_the_checkpoint,
     _less_exact_kv,

@@ -122,6 +122,20 @@ def test_context_times_concurrency_above_the_pool() -> None:
             assert found[0].text.startswith("64 requests of 40K do not go in at once: ")
 
 
+@pytest.mark.parametrize(
+    ("sizes", "says"),
+    [
+        ({"a": 60, "b": 50}, None),
+        ({"a": 60}, "1 of the model's 2 weight files are missing, the first is b."),
+        ({}, "2 of the model's 2 weight files are missing, the first is a."),
+        ({"a": 60, "b": 20}, "The model's weight files have 80 bytes, and its index says 100 bytes."),
+    ],
+)
+def test_a_model_that_is_not_complete(sizes: dict[str, int], says: str | None) -> None:
+    found = texts("", models.QWEN3_8B, index=IndexFacts(100, frozenset({"a", "b"})), sizes=sizes)
+    assert found == ([] if says is None else [says])
+
+
 def test_odd_files_and_odd_flags_raise_nothing() -> None:
     assert texts("--max-running-requests x --kv-cache-dtype", {}, quantization=Unknown("cut")) == []
     assert list(cautions(Asked(ENGINES["sglang"], ("x", DRAFTS), ModelFiles(), ()), None)) == []

@@ -7,15 +7,16 @@ from typing import Any
 
 import pytest
 
+from deployments.engines.registry import ENGINES
 from deployments.fit.asked import Measured
 from deployments.fit.served import Served, served_of
-from deployments.plan.fitting import ToFit
+from deployments.plan.fitting import Fit, Room, ToFit, refusal
 from deployments.plan.inputs import Recipe
 from deployments.plan.plan import Plan
 from hosts.probe.frames import Unknown
 from tests.deployments.fit import models
 from tests.deployments.fit.models import GIB, files
-from tests.deployments.machine import CARDS, SGLANG, Machine, Proc, serving_machine
+from tests.deployments.machine import CARDS, SGLANG, TOTAL, Machine, Proc, serving_machine
 from tests.deployments.plan.test_plan import plan
 
 KNOWN = ToFit(files(models.QWEN35_27B, 28e9), version="0.5.11")
@@ -152,6 +153,19 @@ def test_a_card_that_is_not_measured_is_named(used: str, says: str) -> None:
 def test_nothing_is_worked_out_where_nothing_is_launched() -> None:
     assert fitted(serving_machine(), kind="stop", new=None).data["fit"] is None
     assert plan(serving_machine()).data["fit"] is None
+
+
+@pytest.mark.parametrize(
+    ("gigabytes", "version", "refused"),
+    [(28, "0.5.11", False), (88, "0.5.11", False), (110, "0.5.11", True), (110, "", True)],
+)
+def test_only_what_is_sure_not_to_start_is_refused(gigabytes: int, version: str, refused: bool) -> None:
+    """With 88 GB it starts, and lacks room for its longest request alone."""
+    known = ToFit(files(models.QWEN35_27B, gigabytes * 1e9), version=version)
+    room = Room("a", "GPU 0", TOTAL, TOTAL - 4, "as it is free now")
+    found = refusal(Fit(ENGINES["sglang"], recipe().argv, known, (room, room)), name="qwen r2")
+    assert found.startswith("qwen r2 does not fit in the memory that is free: ") is refused
+    assert bool(found) is refused
 
 
 # --- Measured history
