@@ -195,6 +195,8 @@ def test_with_less_room_than_then_the_formula_decides_and_says_what_is_missing()
     made = fitted(serving_machine().add(stranger), replace(KNOWN, served=SERVED))
     found = made.data["fit"]
     assert found["word"] == "It does not fit"
+    kv = next(row for row in found["rows"] if row["label"] == "KV cache on each card")
+    assert kv["source"] == "formula", "the pool of then does not go in"
     assert found["served"]["less"] == ["GPU 0: 19,136 MiB free, 44,000 MiB used then"]
 
 
