@@ -1,9 +1,15 @@
-"""How long the last starts of a deployment took, and when it is asked whether to wait longer."""
+"""What the last starts took: how long, for when it is asked whether to wait longer, and what of the cards."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from deployments.decisions.readiness import COUNTED, limit
-from deployments.models import Deployment, Launch
+from deployments.fit.served import Served, served_of
+from deployments.models import Deployment, Launch, Revision
+
+SERVED_LAUNCHES = 20
+"""So far back is looked for one that served on the same cards."""
 
 
 def last_starts(deployment: Deployment, *, before: Launch) -> list[float]:
@@ -16,3 +22,13 @@ def last_starts(deployment: Deployment, *, before: Launch) -> list[float]:
 def seconds_to_wait(deployment: Deployment, *, launch: Launch) -> int:
     """Seconds that a start may take before a person is asked."""
     return limit(deployment.ready_seconds, last_starts(deployment, before=launch))
+
+
+def last_served(revision: Revision, uuids: Sequence[str]) -> Served | None:
+    """When a revision became ready last on exactly these cards, with what was measured then."""
+    ready = Launch.objects.filter(revision=revision).exclude(ready_at=None).order_by("-intended_at")
+    rows = ready.values_list("ready_at", "memory_used", "effective")[:SERVED_LAUNCHES]
+    for at, used, effective in rows:
+        if uuids and set(used) == set(uuids) and at is not None:
+            return served_of(at.isoformat(timespec="seconds"), used, effective)
+    return None

@@ -15,7 +15,7 @@ from django.utils import timezone
 from controlpanel.access import Action, may
 from controlpanel.live.protocol import LARGEST_BATCH, MOST_ITEMS, Cursor
 from controlpanel.live.streams import Batch, register
-from deployments.models import Deployment, FlagCatalogue, Job, JobReading, LogChunk
+from deployments.models import Deployment, FlagCatalogue, Job, JobReading, LogChunk, ModelOnHost
 from hosts.models import Gpu, Host, HostTest
 
 STALE_AFTER = timedelta(seconds=5)
@@ -178,10 +178,24 @@ class FlagsStream(_Looks):
     """``flags:ID``: one item when a reading of an engine's flags has ended."""
 
     def read(self, key: str, cursor: Cursor, user: User) -> Batch:
-        """The version is the moment of the end; there is nothing to tell while it lasts."""
-        ended = FlagCatalogue.objects.filter(pk=_number(key)).values_list("finished_at", flat=True).first()
-        version = str(ended.timestamp()) if ended is not None else ""
-        return Batch(cursor=cursor) if version in (cursor, "") else Batch([{"ended": version}], version)
+        """At most one item."""
+        return _ended(
+            FlagCatalogue.objects.filter(pk=_number(key)).values_list("finished_at", flat=True).first(), cursor
+        )
+
+
+class ModelStream(_Looks):
+    """``model:ID``: one item when a reading of a model's files has ended."""
+
+    def read(self, key: str, cursor: Cursor, user: User) -> Batch:
+        """At most one item."""
+        return _ended(ModelOnHost.objects.filter(pk=_number(key)).values_list("finished_at", flat=True).first(), cursor)
+
+
+def _ended(ended: datetime | None, cursor: Cursor) -> Batch:
+    """The version is the moment of the end; there is nothing to tell while it lasts."""
+    version = str(ended.timestamp()) if ended is not None else ""
+    return Batch(cursor=cursor) if version in (cursor, "") else Batch([{"ended": version}], version)
 
 
 def _number(key: str) -> int:
@@ -198,5 +212,6 @@ def register_streams() -> None:
         ("overview", OverviewStream()),
         ("hosttest", HostTestStream()),
         ("flags", FlagsStream()),
+        ("model", ModelStream()),
     ):
         register(prefix, reader)

@@ -37,6 +37,19 @@ def ring_flags(row_id: int) -> None:
     doorbell.ring(read_flags, row_id)
 
 
+@app.task(name="deployments.read_model")
+def read_model(row_id: int) -> None:
+    """Read what decides about memory in a model's files on a host."""
+    from deployments.fit import store
+
+    store.run_reading(row_id)
+
+
+def ring_model(row_id: int) -> None:
+    """Ring for a reading: returns at once and never fails. One that is not begun can be asked for again."""
+    doorbell.ring(read_model, row_id)
+
+
 @worker_ready.connect
 def sweep_too(**_: Any) -> None:
     """Every worker sweeps as well: with the monitor down, lost doorbells are still found."""

@@ -12,6 +12,7 @@ from deployments.views import (
     profile_files,
     profiles,
     secrets,
+    whatif,
 )
 
 app_name = "deployments"
@@ -27,6 +28,8 @@ urlpatterns = [
     path("profiles/<int:pk>/clone/", profile_files.clone, name="profile_clone"),
     path("profiles/<int:pk>/profile.yaml", profile_files.export, name="profile_export"),
     path("profiles/<int:pk>/compare/", profiles.compare, name="compare"),
+    path("profiles/<int:pk>/whatif/", whatif.whatif, name="whatif"),
+    path("profiles/<int:pk>/whatif/read/", whatif.read, name="whatif_read"),
     path("flags/<int:pk>.json", flagcheck.flags, name="flags"),
     path("deployments/", deployments.deployments, name="deployments"),
     path("deployments/new/", deployments.new, name="deployment_new"),

@@ -4,7 +4,6 @@ Run by `make demo` as `python -m lab enter --listen HOST:PORT -- python -m lab d
 apart from that of a panel for real hosts.
 """
 
-import json
 import os
 import signal
 import socket
@@ -14,6 +13,7 @@ from pathlib import Path
 
 from lab.engines.tiny_gguf import write_tiny_gguf
 from lab.fleet import Container, Fleet, Host, demo_specs
+from lab.models import put_checkpoint
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 DATA_DIRECTORY = REPOSITORY / "var/demo"
@@ -25,9 +25,26 @@ QWEN_27B = {
     "num_key_value_heads": 4,
     "head_dim": 256,
     "max_position_embeddings": 262144,
-    "lab": {"weights_mib": 26500, "load_seconds": 4.0, "capture_seconds": 1.0},
+    "lab": {"load_seconds": 4.0, "capture_seconds": 1.0},
 }
-QWEN_397B = {**QWEN_27B, "num_key_value_heads": 2, "lab": {"weights_mib": 51000, "load_seconds": 8.0}}
+QWEN_397B = {
+    "architectures": ["Qwen3_5MoeForCausalLM"],
+    "num_hidden_layers": 60,
+    "full_attention_interval": 4,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 2,
+    "head_dim": 256,
+    "linear_num_value_heads": 64,
+    "linear_num_key_heads": 16,
+    "linear_value_head_dim": 128,
+    "linear_key_head_dim": 128,
+    "linear_conv_kernel_dim": 4,
+    "num_experts": 512,
+    "max_position_embeddings": 262144,
+    "lab": {"load_seconds": 8.0},
+}
+CHECKPOINTS = (("qwen-27b", QWEN_27B, 26_800), ("qwen-397b", QWEN_397B, 393_500))
+"""Name, config.json and MiB of weights: both in FP8."""
 
 
 def run(directory: Path) -> int:
@@ -55,9 +72,8 @@ def put_models(fleet: Fleet, data: Path) -> None:
     places: list[Host | Container] = [*fleet.machines, *containers]
     for machine in places:
         models = machine.seen("/models")
-        for name, config in (("qwen-27b", QWEN_27B), ("qwen-397b", QWEN_397B)):
-            (models / name).mkdir(parents=True, exist_ok=True)
-            (models / name / "config.json").write_text(json.dumps(config, indent=1))
+        for name, config, weights_mib in CHECKPOINTS:
+            put_checkpoint(models / name, config, weights_mib=weights_mib)
         (models / "tiny.gguf").write_bytes(gguf.read_bytes())
 
 

@@ -16,10 +16,12 @@ def seed(fleet: Fleet) -> None:
     for host in Host.objects.order_by("pk"):
         testing.run_test(HostTest.objects.create(host=host).pk)
     links.POOL.close_all()
-    _deploy("chat-27b", "gpu1", "sglang", _sglang("/models/qwen-27b", cards=2, port=30000), port=30000, cards=2)
+    _deploy("chat-27b", "gpu1", "sglang", _sglang("/models/qwen-27b", "0.8", cards=2, port=30000), port=30000, cards=2)
     tiny = ["/lab/bin/llama-server", "-m", "/models/tiny.gguf", "--host", "0.0.0.0", "--port", "8080", "--metrics"]
     _deploy("tiny-llama", "gpu2", "llama_server", tiny, port=8080, cards=1)
-    _deploy("chat-397b", "ct129", "sglang", _sglang("/models/qwen-397b", cards=8, port=30000), port=30000, cards=8)
+    _deploy(
+        "chat-397b", "ct129", "sglang", _sglang("/models/qwen-397b", "0.85", cards=8, port=30000), port=30000, cards=8
+    )
 
 
 def _trust(host: Host, line: str) -> None:
@@ -31,7 +33,7 @@ def _trust(host: Host, line: str) -> None:
     HostKey.objects.filter(pk=key.pk).update(pinned_at=key.offered_at)
 
 
-def _sglang(model: str, *, cards: int, port: int) -> list[str]:
+def _sglang(model: str, fraction: str, *, cards: int, port: int) -> list[str]:
     return [
         "/lab/bin/python",
         *("-m", "sglang.launch_server"),
@@ -39,7 +41,7 @@ def _sglang(model: str, *, cards: int, port: int) -> list[str]:
         *("--tp-size", str(cards)),
         *("--host", "0.0.0.0", "--port", str(port)),
         *("--context-length", "131072"),
-        *("--mem-fraction-static", "0.88"),
+        *("--mem-fraction-static", fraction),
         "--enable-metrics",
     ]
 

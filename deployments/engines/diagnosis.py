@@ -34,7 +34,7 @@ class Diagnosis:
     """The cause, the usual fix, the line it was read from and where that stands, and what the memory says about it.
 
     ``recognised``: the cause is one we know; else ``block`` shows the last lines that speak of an error.
-    ``notes``: what in the log looks like a failure and is none.
+    ``notes``: what in the log looks like a failure and is none. ``about_memory``: it is one of too little of it.
     """
 
     cause: str
@@ -46,6 +46,7 @@ class Diagnosis:
     recognised: bool = True
     block: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    about_memory: bool = False
 
 
 @dataclass(frozen=True)
@@ -188,6 +189,7 @@ def diagnose(
         memory_words(about, cards_were_clean, shared, hit.line),
         who_says(hit.line),
         notes=found.notes,
+        about_memory=about,
     )
 
 

@@ -74,7 +74,6 @@ class Model:
     context: int | None
     fp8_kv: bool
     """The checkpoint itself switches the KV cache to FP8."""
-    kv_scales: int | None
     draft_layers: int | None
     """Layers of the model's own speculative head; None when it does not tell of any."""
     multimodal: bool
@@ -96,7 +95,7 @@ def read_model(files: ModelFiles) -> Model | Unknown:
 
 
 def _read(files: ModelFiles, config: Fields) -> Model:
-    text = next((config.inner(part) for part in TEXT_PARTS if config.inner(part).values), config)
+    text = _language_part(config)
     strange = sorted(NOT_KNOWN_TO_US & text.values.keys())
     if strange or config.values.get("is_encoder_decoder") is True:
         raise CannotTell(f"The estimate does not know this kind of model ({', '.join(strange) or 'encoder-decoder'}).")
@@ -111,7 +110,6 @@ def _read(files: ModelFiles, config: Fields) -> Model:
         weights=weights_of(files),
         context=_context(text),
         fp8_kv=_asks_for_fp8(files, config),
-        kv_scales=None if files.index is None or isinstance(files.index, Unknown) else files.index.kv_scales,
         draft_layers=text.optional("mtp_num_hidden_layers", "num_nextn_predict_layers"),
         multimodal=bool(vision.values),
         vision_layers=vision.optional("num_hidden_layers") or 24,
@@ -119,6 +117,10 @@ def _read(files: ModelFiles, config: Fields) -> Model:
         replicated=_replicated(text),
         moe=bool(text.optional("num_experts", "n_routed_experts", "num_local_experts")),
     )
+
+
+def _language_part(config: Fields) -> Fields:
+    return next((config.inner(part) for part in TEXT_PARTS if config.inner(part).values), config)
 
 
 def _layers(text: Fields) -> tuple[int, int, int]:
@@ -181,6 +183,19 @@ def _context(text: Fields) -> int | None:
     if length is None or kind in UNSCALED or "original_max_position_embeddings" in scaling.values:
         return length
     return int(length * factor) if isinstance(factor, int | float) and 0 < factor < 1000 else length
+
+
+def asks_for_fp8(files: ModelFiles) -> bool:
+    """Does the checkpoint itself switch the KV cache to FP8? Raises CannotTell where a file that says so is odd."""
+    config = files.config if isinstance(files.config, Mapping) else {}
+    return _asks_for_fp8(files, Fields(config, "config.json"))
+
+
+def has_linear_attention(files: ModelFiles) -> bool:
+    """Is it a hybrid model, as far as its config.json was read?"""
+    if not isinstance(files.config, Mapping):
+        return False
+    return _layers(_language_part(Fields(files.config, "config.json")))[1] > 0
 
 
 def _asks_for_fp8(files: ModelFiles, config: Fields) -> bool:

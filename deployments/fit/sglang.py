@@ -44,9 +44,7 @@ def work_out(asked: Asked, model: Model) -> Outcome:
         Row("Left outside the fraction", sizes(reserve), f"{size(start.likely)} × {1 - settings.fraction.likely:.3f}"),
         *need_rows,
     )
-    return Outcome(
-        pools, _margins(pools, settings, reserve - needs), settings.context, rows, _notes(asked, model, settings), held
-    )
+    return Outcome(pools, _margins(pools, settings, reserve - needs), settings.context, rows, _notes(asked), held)
 
 
 def free_at_start(asked: Asked, cards: int) -> Span:
@@ -142,7 +140,7 @@ def _needs(asked: Asked, model: Model, settings: Settings, pools: Pools) -> tupl
         running = min(running, int(pools.slots.likely) // settings.slots_per_request)
     table = float(running * settings.context * TABLE_ENTRY)
     rows = [
-        Row("Graphs and activations", sizes(settings.work)),
+        Row("Graphs and activations", sizes(settings.work), "what other starts took, by the size of the batches"),
         Row("Request table", size(table), f"{running:,} requests × {settings.context:,} tokens × {TABLE_ENTRY} bytes"),
     ]
     if draft.likely:
@@ -166,17 +164,10 @@ def _short_of_work(settings: Settings) -> str:
     return f"The {share:.1%} outside the fraction must hold graphs, activations, drafts and the request table"
 
 
-def _notes(asked: Asked, model: Model, settings: Settings) -> tuple[str, ...]:
-    found = []
-    if model.fp8_kv and settings.precision == "fp8" and settings.precision_auto:
-        scales = " It has no scales for that, so 1.0 is used." if model.kv_scales == 0 else ""
-        exact = "--kv-cache-dtype bf16 keeps it exact, for half the tokens."
-        found.append(f"The checkpoint itself switches the KV cache to FP8.{scales} {exact}")
-    if asked.release is None or asked.release > LAST_READ:
-        found.append(
-            "Worked out as SGLang 0.5.11 does it; the version on the host may split memory a little differently."
-        )
-    return tuple(found)
+def _notes(asked: Asked) -> tuple[str, ...]:
+    if asked.release is not None and asked.release <= LAST_READ:
+        return ()
+    return ("Worked out as SGLang 0.5.11 does it; the version on the host may split memory a little differently.",)
 
 
 def _fraction_row(settings: Settings) -> Row:

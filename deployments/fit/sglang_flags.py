@@ -40,8 +40,6 @@ class Settings:
     attention_cards: int
     context: int
     precision: str
-    precision_auto: bool
-    """The engine chooses it by what the checkpoint says."""
     fraction: Span
     fraction_given: bool
     work: Span
@@ -79,7 +77,6 @@ def read_settings(asked: Asked, model: Model) -> Settings:
         attention_cards=max(1, cards // replicas) if shared else cards,
         context=_context(flags, model),
         precision=_precision(flags, model),
-        precision_auto=(flags.text("--kv-cache-dtype") or "auto") == "auto",
         fraction=_fraction(flags, asked, model, cards, stages, replicas if shared else 1, speculation),
         fraction_given=flags.has("--mem-fraction-static", "--mem-fraction"),
         work=work_memory(flags, asked, cards, stages),

@@ -123,11 +123,7 @@ def work_out(asked: Asked, model: Model) -> Outcome:
     short = "vLLM refuses to start when less is free than its fraction of the whole card"
     free = Span.exactly(asked.free) - wanted
     margins = (Margin(START, free, short), Margin(KV, kv - Span.exactly(pools.cost(context)), words))
-    notes = () if not model.fp8_kv or settings.precision == "fp8" else (FP8_NOTE,)
-    return Outcome(pools, margins, context, rows, notes, held)
-
-
-FP8_NOTE = "The checkpoint asks for a KV cache in FP8. Where vLLM follows it, twice as many tokens fit, less exactly."
+    return Outcome(pools, margins, context, rows, weights=held)
 
 
 def _context(settings: Settings, pools: Pools) -> int:

@@ -6,6 +6,7 @@ from deployments.models.flags import FlagCatalogue
 from deployments.models.job import CardClaim, Check, Effect, Gate, Job, JobStep, PortClaim
 from deployments.models.launch import Launch
 from deployments.models.log import JobReading, LogChunk
+from deployments.models.modelfiles import ModelOnHost
 from deployments.models.profile import Profile, Revision
 from deployments.models.secret import Secret
 
@@ -22,6 +23,7 @@ __all__ = [
     "JobStep",
     "Launch",
     "LogChunk",
+    "ModelOnHost",
     "Placement",
     "PortClaim",
     "Profile",

@@ -16,6 +16,7 @@ from deployments.lifecycle import JobKind
 from deployments.models import Launch, Revision
 from deployments.plan.asking import ask_starter, closed_to
 from deployments.plan.cards import Card, Held, holders, labels_of
+from deployments.plan.collect_fit import to_fit
 from deployments.plan.collect_flags import check_flags
 from deployments.plan.inputs import PlanInput, Recipe
 from deployments.plan.loading import unasked
@@ -56,6 +57,7 @@ def plan_for(ctx: StepContext, *, adopt: bool = True) -> Plan:
     facts = _look(ctx, new, launch)
     proven = ctx.deployment.proven_revision
     given = secrets.versions(ctx.deployment) if new else {}
+    version, flags = engine_version(ctx, new), check_flags(ctx, ctx.job.revision)
     return _made(
         ctx,
         PlanInput(
@@ -78,8 +80,9 @@ def plan_for(ctx: StepContext, *, adopt: bool = True) -> Plan:
             launches=launches_of_others(ctx),
             secrets=given,
             secrets_lost=secrets.why_not_opened(ctx.deployment) if given else None,
-            engine_version=engine_version(ctx, new),
-            flags=check_flags(ctx, ctx.job.revision),
+            engine_version=version,
+            flags=flags,
+            to_fit=to_fit(ctx, ctx.job.revision, version=version, flags=flags),
             started_by=Way.of(ctx.deployment.started_by),
             login=ctx.host.user or "root",
             adopt=adopt,

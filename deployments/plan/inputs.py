@@ -11,6 +11,7 @@ from deployments.engines.base import Engine
 from deployments.flags import settings_of
 from deployments.plan.cards import Card
 from deployments.plan.container_change import ContainerTold
+from deployments.plan.fitting import ToFit
 from deployments.plan.flagcheck import NOT_CHECKED, FlagCheck
 from deployments.plan.manager_answers import NOTHING_TOLD, Told
 from deployments.plan.serving import KnownLaunch
@@ -80,6 +81,8 @@ class PlanInput:
     """The one that is installed; None: nobody asked, for any is good."""
     flags: FlagCheck = NOT_CHECKED
     """What the engine on the host makes of the flags of what is to be launched."""
+    to_fit: ToFit | None = None
+    """What was read of the model that is to be launched; None: nothing is, or by an engine whose needs nobody knows."""
     started_by: Way = AUTO
     """How the deployment says that its server is started."""
     starter: UnitTold | ContainerTold | Unknown | None = None

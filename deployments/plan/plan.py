@@ -15,6 +15,8 @@ from deployments.decisions.verify import CardSeen
 from deployments.engines.base import Engine
 from deployments.flags import NOT_KNOWN, compare, flags_of, settings_of
 from deployments.plan.cards import Held, cards_seen, holders, labels_of
+from deployments.plan.fit_page import fit_table, fit_warnings
+from deployments.plan.fitting import Fit
 from deployments.plan.health import cards_usable
 from deployments.plan.inputs import HOME, PlanInput, Recipe
 from deployments.plan.loading import find_loading
@@ -32,6 +34,7 @@ from deployments.plan.page import (
     way_back,
 )
 from deployments.plan.preflight import preflight_warnings
+from deployments.plan.rooms import rooms_of
 from deployments.plan.serving import KnownLaunch, Serving, find_serving
 from deployments.plan.sharing import Planned
 from deployments.plan.start import Start, choose_start, is_made_for, is_started_by
@@ -111,7 +114,9 @@ def make_plan(asked: PlanInput) -> Plan:
     managed = managed_warnings(asked, manager, also, stays=stays)
     if start is not None:
         managed += [*preflight_warnings(asked, start), *start_warnings(asked, serving, start)]
-    warnings = warnings_of(asked, serving, cards=cards, usable=usable, managed=managed, others=others)
+    fit = _fit(asked, serving, others, seen_from)
+    fitting = fit_warnings(fit, name=asked.new.name) if asked.new is not None else []
+    warnings = warnings_of(asked, serving, cards=cards, usable=usable, managed=managed, fitting=fitting, others=others)
     before = _settings_before(asked, serving)
     binding = {**_binding(asked, serving, manager, others, warnings, also), "start": start and start.as_data}
     data = {
@@ -133,6 +138,7 @@ def make_plan(asked: PlanInput) -> Plan:
         ),
         "flags_before": "Running" if serving.root else "Last start" if before else "",
         "launch": launched(asked),
+        "fit": fit_table(fit),
         "start": start and start.as_data,
         "warnings": warnings,
         "blocked": any(warning["blocks"] for warning in warnings),
@@ -142,6 +148,13 @@ def make_plan(asked: PlanInput) -> Plan:
         "binding": binding,
     }
     return Plan(data, hash_of(binding), serving, cards, manager, also, start, _newest(facts))
+
+
+def _fit(asked: PlanInput, serving: Serving, others: Held | Unknown, seen_from: HostFacts) -> Fit | None:
+    """None where nothing is launched, or by an engine whose needs nobody knows."""
+    if asked.new is None or asked.to_fit is None:
+        return None
+    return Fit(asked.engine, asked.new.argv, asked.to_fit, rooms_of(asked, serving, others, seen_from))
 
 
 def _serving(asked: PlanInput) -> Serving:

@@ -33,13 +33,18 @@ def warnings_of(
     cards: Sequence[CardSeen],
     usable: Sequence[CardUsable],
     managed: Sequence[dict[str, Any]],
+    fitting: Sequence[dict[str, Any]],
     others: Held | Unknown,
 ) -> list[dict[str, Any]]:
-    """All of them, those that block first; ``managed``: those on what looks after the server."""
+    """All of them, those that block first.
+
+    ``managed``: those on what looks after the server; ``fitting``: on whether what is launched fits.
+    """
     found = [
         *_unusable(asked, usable),
         *_blocking(asked, serving, _to_be_measured(cards, usable)),
         *managed,
+        *fitting,
         *(warnings_of_flags(asked.flags, launch=asked.new.name) if asked.new is not None else ()),
         *_scheduled(asked),
         *_may_change(asked),

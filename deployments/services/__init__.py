@@ -8,6 +8,7 @@ from deployments.services.benchmarks import request_benchmark
 from deployments.services.deployments import create_deployment, mark_proven, unmark_proven, update_deployment
 from deployments.services.flags import request_flags
 from deployments.services.jobs import answer_gate, cancel_job, request_job, why_not_answer
+from deployments.services.modelfiles import request_model
 from deployments.services.profiles import add_revision, check_import, clone_profile, create_profile, import_profile
 from deployments.services.secrets import remove_secret, set_secret
 
@@ -26,6 +27,7 @@ __all__ = [
     "request_benchmark",
     "request_flags",
     "request_job",
+    "request_model",
     "set_secret",
     "unmark_proven",
     "update_deployment",

@@ -25,6 +25,7 @@ from deployments.plan.collect import (
     names_asked,
     others_of,
 )
+from deployments.plan.collect_fit import why_it_cannot_fit
 from deployments.plan.page import co_tenant, since_of
 from deployments.plan.port import port_verdict
 from deployments.plan.sharing import Planned, in_words
@@ -304,13 +305,16 @@ def _rooms(ctx: StepContext, seen: Round) -> list[str]:
 
 
 def _too_full(ctx: StepContext, seen: Round) -> str:
-    """Where it is known what the launch needs and what there is, it cannot fit, whoever takes the risk: a sentence."""
+    """Where it is known what the launch needs and what there is, it cannot fit, whoever takes the risk: a sentence.
+
+    What was measured counts first; where this revision never served there, the estimate of its model's files.
+    """
     needs = {} if ctx.job.kind == JobKind.STOP else measured_needs(ctx)
     for card in seen.cards:
         need = card.need_mib if card.shared else needs.get(card.uuid)
         if card.has_no_room_for(need):
             return f"{card.label} has {card.free_mib:,} MiB free, and {ctx.revision} needs {need:,} MiB there."
-    return ""
+    return "" if ctx.job.kind == JobKind.STOP else why_it_cannot_fit(ctx, seen.cards)
 
 
 def _names(found: list[dict[str, Any]] | None) -> str:

@@ -11,6 +11,7 @@ from deployments.engines.diagnosis import Diagnosis, diagnose
 from deployments.lifecycle import CheckStatus, LaunchState, ServiceState
 from deployments.models import Deployment, Launch
 from deployments.plan.collect import cards_of
+from deployments.plan.fit_page import fit_after_failure
 from deployments.steps.base import StepContext, StepFailed
 from deployments.steps.cards_in_use import verified_needs
 from deployments.steps.following import Start, stored
@@ -38,7 +39,7 @@ def fail_ended(start: Start, code: int | None) -> NoReturn:
     raise StepFailed(
         f"The server ended before it was ready (exit code {exit_code}). {found.cause}",
         hint=found.fix,
-        diagnosis=_as_data(found),
+        diagnosis={**_as_data(found), "fit": _fit(ctx, found, clean=_were_clean(ctx, row))},
     )
 
 
@@ -64,6 +65,13 @@ def _were_clean(ctx: StepContext, row: Launch) -> bool | None:
         return None
     shared = verified_needs(ctx)
     return all(row.memory_before[card.uuid] <= card.limit_mib for card in cards if card.uuid not in shared)
+
+
+def _fit(ctx: StepContext, found: Diagnosis, *, clean: bool | None) -> dict[str, Any] | None:
+    """What the plan had said of it, and what would make it fit; not where others held memory, nor on the way back."""
+    if not found.about_memory or not clean or ctx.step.way_back:
+        return None
+    return fit_after_failure((ctx.job.plan or {}).get("fit"))
 
 
 def _as_data(found: Diagnosis) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from deployments.lifecycle import JobKind
 from deployments.models import Deployment, Revision
 from deployments.views import board
 from deployments.views.measured import proof
-from deployments.views.profiles import revision_numbered
+from deployments.views.revisions import revision_numbered
 
 TEMPLATE = "deployments/job_form.html"
 

@@ -19,7 +19,7 @@ from deployments.engines.registry import ENGINES
 from deployments.models import Profile
 from deployments.profile_forms import CloneForm, ImportForm
 from deployments.profilefile import write_file
-from deployments.views.profiles import revision_numbered
+from deployments.views.revisions import revision_numbered
 
 
 @require_GET

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeGuard
+from typing import Any
 
 from django.contrib import messages
 from django.db.models import Count, Max
@@ -20,6 +20,8 @@ from deployments.forms import ProfileForm, RevisionForm
 from deployments.models import Deployment, Launch, Profile, Revision
 from deployments.views.flagcheck import context as check_context
 from deployments.views.flagcheck import only_of_the_command, usual_host, wants_check
+from deployments.views.revisions import is_number, revision_numbered
+from deployments.views.whatif import context as whatif_context
 
 
 @require_GET
@@ -117,7 +119,7 @@ def _after(profile: Profile, deployment: Deployment | None, revision: Revision) 
 def _to_plan(profile: Profile, deployment_pk: str | None) -> Deployment | None:
     """The deployment whose restart the revision is made for, if it is for one."""
     return (
-        Deployment.objects.filter(pk=int(deployment_pk), profile=profile).first() if _is_number(deployment_pk) else None
+        Deployment.objects.filter(pk=int(deployment_pk), profile=profile).first() if is_number(deployment_pk) else None
     )
 
 
@@ -140,7 +142,7 @@ def profile(request: HttpRequest, pk: int) -> HttpResponse:
         "proven": {deployment.proven_revision_id for deployment in deployments},
         "served": set(served.values_list("revision_id", flat=True)),
     }
-    return render(request, "deployments/profile.html", context)
+    return render(request, "deployments/profile.html", context | whatif_context(request, found, shown))
 
 
 @require_GET
@@ -173,7 +175,7 @@ def _other_profile(asked: str | None, found: Profile, *sides: Revision | None) -
     """The second profile of a comparison: the one that was chosen, else that of a revision that is not ours."""
     if asked == "":
         return None
-    if _is_number(asked):
+    if is_number(asked):
         return Profile.objects.exclude(pk=found.pk).filter(pk=int(asked)).first()
     return next((side.profile for side in sides if side is not None and side.profile_id != found.pk), None)
 
@@ -188,14 +190,5 @@ def _rest(revision: Revision) -> dict[str, str]:
     return around_it | {name: value for name, value in found.items() if value}
 
 
-def _is_number(text: str | None) -> TypeGuard[str]:
-    return text is not None and text.isdecimal() and len(text) < 19
-
-
-def revision_numbered(profile: Profile, number: str | None) -> Revision | None:
-    """A profile's revision by the number in an address; None for one that is not there."""
-    return profile.revisions.filter(number=int(number)).first() if _is_number(number) else None
-
-
 def _any_revision(pk: str | None) -> Revision | None:
-    return Revision.objects.filter(pk=int(pk)).select_related("profile").first() if _is_number(pk) else None
+    return Revision.objects.filter(pk=int(pk)).select_related("profile").first() if is_number(pk) else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from deployments.lifecycle import JobKind, JobState
 from deployments.models import Deployment, Gate, Job
 from hosts import links
 from hosts.models import Host
-from hosts.probe.fake import answer, asked_for, frame_bytes, is_probe
+from hosts.probe.fake import Content, answer, asked_for, frame_bytes, is_probe
 from hosts.transport.base import ConnectTimeout, TransportError
 from hosts.transport.fake import Call, FakeTransport, Reply
 from tests.deployments.machine import SGLANG, Machine, Proc
@@ -84,10 +84,10 @@ class FakeHost:
     """What manager.sh says, by kind of manager."""
     version: list[str] = field(default_factory=list)
     """What version.sh says."""
-    model: str | None = None
-    """The config.json in its model's folder."""
     flags: dict[str, Any] | None = None
     """What the reader of an engine's flags answers."""
+    model: Mapping[str, Any] | None = None
+    """The config.json of the model on its disk, with 20 GB of weights beside it; None: there is no model."""
     fence: int = 0
     locked_by: str = ""
     told_of_locks: list[str] = field(default_factory=list)
@@ -104,7 +104,7 @@ class FakeHost:
         self.transport.on(lambda call: not is_probe(call), reply=self._script)
         self.transport.on(is_probe, reply=self._probe)
         self.transport.on(lambda call: b"read_flags()" in call.stdin, reply=self._flags)
-        self.transport.on(lambda call: b"tell_parts()" in call.stdin, reply=self._model)
+        self.transport.on(lambda call: b"tell_sizes()" in call.stdin, reply=self._model)
         self.pages |= {
             "/v1/completions": (200, COMPLETION),
             "/server_info": (200, b'{"kv_cache_dtype": "fp8", "tp": 2}'),
@@ -176,14 +176,19 @@ class FakeHost:
         return Reply(stdout=f"{mark} {json.dumps(answer)}\n{mark} end\n".encode())
 
     def _model(self, call: Call) -> Reply:
-        """What its model's folder holds: ``config.json`` alone; None: there is no such folder."""
+        """What is read of the model's folder."""
         token = call.stdin.partition(b"\n")[0].removeprefix(b"TOKEN=").decode()
-        there = {"config.json": self.model or "", "sizes": ""} if self.model is not None else {}
-        told = {"kind": "none" if self.model is None else "folder", **there}
-        sections = "".join(
-            f"\n@relaunch {token} section {name}\n{text}\n@relaunch {token} status 0\n" for name, text in told.items()
-        )
-        return Reply(stdout=f"{sections}\n@relaunch {token} end\n".encode())
+        listed = "total 1\n-rw-r--r-- 1 0 0 20000000000 Jan 1 00:00 model.safetensors\n"
+        sections: dict[str, Content] = {"kind": "none\n"}
+        if self.model is not None:
+            sections = {
+                "kind": "folder\n",
+                "config.json": json.dumps(self.model),
+                "hf_quant_config.json": ("", 3),
+                "index": ("", 3),
+                "sizes": listed,
+            }
+        return Reply(stdout=frame_bytes(token, sections))
 
     def _fenced(self, values: dict[str, str]) -> list[str] | None:
         if int(values["FENCE"]) < self.fence:

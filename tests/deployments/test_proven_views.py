@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from html import unescape
+from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
@@ -148,7 +149,7 @@ def test_the_way_back_is_chosen_also_where_it_is_what_is_set(
     assert (chosen[1], chosen[2]) == ("proven" if edited else "chosen", str(proven.revision))
 
 
-def started(story: Story, config: str | None) -> Launch:
+def started(story: Story, config: dict[str, Any] | None) -> Launch:
     """A launch with this config.json in its model's folder."""
     story.host.model = config
     story.request(JobKind.START)
@@ -159,7 +160,7 @@ def started(story: Story, config: str | None) -> Launch:
 
 @pytest.mark.jobs
 def test_a_start_keeps_which_model_it_was(idle: Story) -> None:
-    kept = started(idle, '{"num_hidden_layers": 64}').model
+    kept = started(idle, {"num_hidden_layers": 64}).model
     assert kept["path"] == "/models/qwen-27b" and re.fullmatch("[0-9a-f]{12}", kept["print"])
 
 

@@ -21,7 +21,7 @@ from hosts.probe.frames import NOT_ASKED, Unknown, parse_frame
 from hosts.probe.gpus import GpuList, GpuReading, Recovery
 from hosts.probe.health import KernelLog
 from hosts.probe.holders import OpenFiles
-from hosts.probe.probe import ALL_SECTIONS, EVERYTHING, MEMORY, probe, probe_argv, probe_stdin, watch
+from hosts.probe.probe import ALL_SECTIONS, EVERYTHING, probe, probe_argv, probe_stdin, watch
 from hosts.probe.processes import HostIdentity, ProcessTable
 from hosts.transport.base import Result, no_tick
 from hosts.transport.fake import FakeTransport
@@ -92,7 +92,7 @@ def test_cards_are_read(machine: LabMachine) -> None:
 
 
 def test_the_short_look_gives_memory(machine: LabMachine) -> None:
-    facts = look(machine, *MEMORY)
+    facts = look(machine, "memory")
     assert isinstance(facts.gpus, GpuList)
     assert [(gpu.memory_used, gpu.memory_free) for gpu in facts.gpus.gpus] == [(0, 46068)] * 2
 

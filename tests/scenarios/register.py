@@ -20,9 +20,5 @@ TITLES = {
 }
 
 NOT_YET = {
-    5: "what is really used is shown after the start; the warning before it comes with Fit",
-    6: "needs the estimator, which comes with Fit",
-    7: "the failure is told apart from left-over memory; that it does not fit is said before the start with Fit",
-    10: "needs the estimator, which comes with Fit",
     14: "needs cloning, which comes with Move",
 }

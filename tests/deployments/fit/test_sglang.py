@@ -12,7 +12,6 @@ from deployments.engines.registry import ENGINES
 from deployments.fit.asked import Asked, CardMemory, Measured
 from deployments.fit.changes import changes_that_fit
 from deployments.fit.estimate import Estimate, Verdict, estimate
-from deployments.fit.files import IndexFacts
 from deployments.fit.model import Model, read_model
 from deployments.fit.outcome import KV, RUNNING, STATE
 from deployments.fit.sglang_flags import piecewise_sizes, read_settings
@@ -269,16 +268,9 @@ def test_row_5_slots_that_the_flags_give() -> None:
     assert (pools_of(found).slots.low, pools_of(found).slots.high) == (360, 360)
 
 
-def test_a_checkpoint_that_switches_to_fp8_is_noted() -> None:
+def test_of_a_newer_version_it_is_said_that_its_split_was_not_read() -> None:
     found = asked("", models.QWEN3_8B, 16e9, cards=1, total_mib=49140, version="0.5.11")
-    side = {"quantization": {"kv_cache_quant_algo": "FP8"}}
-    switched = replace(found, model=replace(found.model, quantization=side))
-    assert "switches the KV cache to FP8" in estimate(switched).notes[0]
-    assert "no scales" not in estimate(switched).notes[0]
-    bare = replace(switched, model=replace(switched.model, index=IndexFacts(16 * 10**9, frozenset(), 0)))
-    assert "no scales" in estimate(bare).notes[0]
     assert not estimate(found).notes
-    assert not estimate(replace(switched, argv=(*switched.argv, "--kv-cache-dtype", "bf16"))).notes
     assert "0.5.11" in estimate(replace(found, version="0.5.23")).notes[0]
 
 

@@ -99,9 +99,3 @@ def test_a_context_that_the_engine_chooses() -> None:
 def test_what_cannot_be_told_is_named(flags: str, says: str) -> None:
     found = estimate(asked(flags, models.QWEN3_8B, 16e9))
     assert found.verdict is Verdict.UNKNOWN and says in found.reason
-
-
-def test_a_checkpoint_that_asks_for_fp8_is_noted() -> None:
-    config = {**models.QWEN3_8B, "quantization_config": {"kv_cache_scheme": {"num_bits": 8}}}
-    assert "FP8" in estimate(asked("", config, 16e9)).notes[0]
-    assert not estimate(asked("--kv-cache-dtype fp8", config, 16e9)).notes

@@ -9,6 +9,7 @@ from .settings import Hints
 
 GIB = 1024
 _STEPS = ((20, 2048, 8, 8), (35, 2048, 24, 80), (60, 4096, 32, 160), (160, 8192, 256, 512))
+SPECULATIVE_RUNNING = 48
 _LARGEST = (0, 16384, 512, 512)
 
 
@@ -55,7 +56,7 @@ def effective_kv_dtype(args: Namespace, model: Model) -> str:
 
 def size_pool(args: Namespace, model: Model, hints: Hints, *, before_mib: int, after_mib: int) -> Pool:
     """Sizes from the free memory before and after the weights. Raises RuntimeError when nothing is left."""
-    rest = after_mib - before_mib * (1 - args.mem_fraction_static)
+    rest = after_mib - before_mib * (1 - args.mem_fraction_static) - _kept_for_drafts(args, model)
     if hints.kv_mib:
         rest = min(rest, hints.kv_mib)
     if rest <= 0 or hints.has("oom-pool"):
@@ -74,6 +75,14 @@ def size_pool(args: Namespace, model: Model, hints: Hints, *, before_mib: int, a
     if slots:
         running = min(running, max(1, slots // 3))
     return Pool(dtype, int(tokens * cell / MIB), int(state), tokens, slots, running, context)
+
+
+def _kept_for_drafts(args: Namespace, model: Model) -> float:
+    """MiB of states that a hybrid model keeps for each running request while its drafts are verified."""
+    if not (args.speculative_algorithm and model.linear_layers):
+        return 0.0
+    drafts = args.speculative_num_draft_tokens or 0
+    return model.state_bytes(tp=args.tp_size) / MIB * (args.max_running_requests or SPECULATIVE_RUNNING) * drafts
 
 
 def _state_slots(args: Namespace, model: Model, *, rest_mib: float) -> tuple[int, float]:

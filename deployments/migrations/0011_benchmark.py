@@ -7,7 +7,7 @@ KINDS = [("restart", "Restart"), ("start", "Start"), ("stop", "Stop"), ("benchma
 class Migration(migrations.Migration):
 
     dependencies = [
-        ("deployments", "0009_ready_by_itself"),
+        ("deployments", "0010_model_on_host"),
     ]
 
     operations = [
