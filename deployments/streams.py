@@ -15,7 +15,7 @@ from django.utils import timezone
 from controlpanel.access import Action, may
 from controlpanel.live.protocol import LARGEST_BATCH, MOST_ITEMS, Cursor
 from controlpanel.live.streams import Batch, register
-from deployments.models import Deployment, FlagCatalogue, Job, JobReading, LogChunk
+from deployments.models import Deployment, FlagCatalogue, Job, JobReading, LogChunk, ServerLook
 from hosts.models import Gpu, Host, HostTest
 
 STALE_AFTER = timedelta(seconds=5)
@@ -184,6 +184,18 @@ class FlagsStream(_Looks):
         return Batch(cursor=cursor) if version in (cursor, "") else Batch([{"ended": version}], version)
 
 
+class ServersStream(_Looks):
+    """``servers:ID``: one item when a look for servers has begun, and one when it has ended."""
+
+    def read(self, key: str, cursor: Cursor, user: User) -> Batch:
+        """The version is how far it has come."""
+        look = ServerLook.objects.filter(pk=_number(key)).first()
+        if look is None:
+            return Batch(cursor=cursor)
+        version = f"{look.started_at is not None}.{look.finished_at is not None}"
+        return Batch(cursor=cursor) if version == cursor else Batch([{"version": version}], version)
+
+
 def _number(key: str) -> int:
     return int(key) if key.isdecimal() and len(key) < 19 else -1
 
@@ -198,5 +210,6 @@ def register_streams() -> None:
         ("overview", OverviewStream()),
         ("hosttest", HostTestStream()),
         ("flags", FlagsStream()),
+        ("servers", ServersStream()),
     ):
         register(prefix, reader)

@@ -37,6 +37,19 @@ def ring_flags(row_id: int) -> None:
     doorbell.ring(read_flags, row_id)
 
 
+@app.task(name="deployments.look_for_servers")
+def look_for_servers(look_id: int) -> None:
+    """Look for servers that run on a host."""
+    from deployments.discovery import store
+
+    store.run_look(look_id)
+
+
+def ring_look(look_id: int) -> None:
+    """Ring for a look: returns at once and never fails. One that is not begun can be asked for again."""
+    doorbell.ring(look_for_servers, look_id)
+
+
 @worker_ready.connect
 def sweep_too(**_: Any) -> None:
     """Every worker sweeps as well: with the monitor down, lost doorbells are still found."""

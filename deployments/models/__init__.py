@@ -5,6 +5,7 @@ from deployments.models.flags import FlagCatalogue
 from deployments.models.job import CardClaim, Check, Effect, Gate, Job, JobStep, PortClaim
 from deployments.models.launch import Launch
 from deployments.models.log import JobReading, LogChunk
+from deployments.models.look import ServerLook
 from deployments.models.profile import Profile, Revision
 from deployments.models.secret import Secret
 
@@ -25,4 +26,5 @@ __all__ = [
     "Profile",
     "Revision",
     "Secret",
+    "ServerLook",
 ]

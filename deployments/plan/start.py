@@ -18,7 +18,7 @@ from deployments.plan.serving import KnownLaunch, Serving
 from deployments.plan.unit_change import CannotChange, Change, UnitTold, Wanted, change_for
 from deployments.plan.ways import AUTO, NAMED, By, Way, unit_of
 from hosts.probe.frames import Unknown
-from hosts.probe.processes import Limit
+from hosts.probe.processes import Limit, Process, ProcessTable
 
 SYSTEMD_RUN = ("systemd-run",)
 LINGER = "/var/lib/systemd/linger/"
@@ -146,6 +146,11 @@ def _is_all_of(asked: PlanInput, serving: Serving) -> bool:
     told, root, table = asked.starter, serving.root, asked.facts.processes
     if not isinstance(told, UnitTold) or root is None or isinstance(table, Unknown):
         return told is None
+    return starts_itself(told, root, table)
+
+
+def starts_itself(told: UnitTold, root: Process, table: ProcessTable) -> bool:
+    """Is the server's process the unit's own, or only wrapped by that?"""
     main = told.shown.get("MainPID", "")
     above = {str(process.pid) for process in ancestors(table, root) if is_wrapper(process.comm)}
     return main in {str(root.pid), *above}
