@@ -1,7 +1,18 @@
 from django.urls import path
 
 from deployments.lifecycle import JobKind
-from deployments.views import deployments, flagcheck, history, job, jobplan, overview, profile_files, profiles, secrets
+from deployments.views import (
+    deployments,
+    flagcheck,
+    history,
+    job,
+    jobplan,
+    overview,
+    profile_files,
+    profiles,
+    secrets,
+    servers,
+)
 
 app_name = "deployments"
 
@@ -17,6 +28,10 @@ urlpatterns = [
     path("profiles/<int:pk>/profile.yaml", profile_files.export, name="profile_export"),
     path("profiles/<int:pk>/compare/", profiles.compare, name="compare"),
     path("flags/<int:pk>.json", flagcheck.flags, name="flags"),
+    path("hosts/<int:pk>/servers/", servers.servers, name="servers"),
+    path("hosts/<int:pk>/servers/look/", servers.look, name="servers_look"),
+    path("hosts/<int:pk>/servers/adopt/", servers.adopt, name="adopt"),
+    path("hosts/<int:pk>/servers/attach/<int:deployment_pk>/", servers.attach, name="attach"),
     path("deployments/", deployments.deployments, name="deployments"),
     path("deployments/new/", deployments.new, name="deployment_new"),
     path("deployments/<int:pk>/", deployments.deployment, name="deployment"),

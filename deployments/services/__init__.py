@@ -4,6 +4,7 @@ Each is one transaction that changes the rows and writes the audit entry; worker
 """
 
 from controlpanel.refusal import Refused
+from deployments.services.adopting import adopt, attach, owner_of, request_look
 from deployments.services.deployments import create_deployment, mark_proven, update_deployment
 from deployments.services.flags import request_flags
 from deployments.services.jobs import answer_gate, cancel_job, request_job, why_not_answer
@@ -13,7 +14,9 @@ from deployments.services.secrets import remove_secret, set_secret
 __all__ = [
     "Refused",
     "add_revision",
+    "adopt",
     "answer_gate",
+    "attach",
     "cancel_job",
     "check_import",
     "clone_profile",
@@ -21,9 +24,11 @@ __all__ = [
     "create_profile",
     "import_profile",
     "mark_proven",
+    "owner_of",
     "remove_secret",
     "request_flags",
     "request_job",
+    "request_look",
     "set_secret",
     "update_deployment",
     "why_not_answer",
