@@ -37,6 +37,7 @@ urlpatterns = [
     path("deployments/<int:pk>/", deployments.deployment, name="deployment"),
     path("deployments/<int:pk>/part/", deployments.part, name="deployment_part"),
     path("deployments/<int:pk>/edit/", deployments.edit, name="deployment_edit"),
+    path("deployments/<int:pk>/attach/", servers.attach_here, name="attach_here"),
     path("deployments/<int:pk>/secrets/", secrets.secrets, name="secrets"),
     path("deployments/<int:pk>/secrets/remove/", secrets.remove, name="secret_remove"),
     path("deployments/<int:pk>/restart/", jobplan.ask, {"kind": JobKind.RESTART}, name="plan_restart"),

@@ -5,6 +5,7 @@ Nothing of it is a secret in the open: the command that is shown is masked, and 
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -28,8 +29,8 @@ class Found:
     start_time: int
     pid_namespace: str
     engine: str
-    command: str
-    """As a person sees it, secrets masked."""
+    words: tuple[str, ...]
+    """Its command line as a person sees it, secrets masked."""
     port: int
     since: str
     """ISO time of its start, by the host's clock ticks."""
@@ -55,6 +56,11 @@ class Found:
     """Name -> sealed value, which opens for ``owner`` alone."""
     effective: Mapping[str, Any] = field(default_factory=dict)
     """What the engine says of its configuration; empty where it says nothing."""
+
+    @property
+    def command(self) -> str:
+        """Its command line for a page."""
+        return shlex.join(self.words)
 
     @property
     def key(self) -> str:
@@ -83,4 +89,5 @@ class Found:
     def of(cls, data: Mapping[str, Any]) -> Found:
         """Of what ``as_data`` gave."""
         cards = tuple(HeldCard(**card) for card in data.get("cards", ()))
-        return cls(**{**data, "cards": cards, "notes": tuple(data.get("notes", ())), "argv": tuple(data["argv"])})
+        lists = {name: tuple(data.get(name, ())) for name in ("words", "notes", "argv")}
+        return cls(**{**data, **lists, "cards": cards})

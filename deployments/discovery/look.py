@@ -20,7 +20,6 @@ from deployments.discovery.readback import (
     seeing_all_cards,
 )
 from deployments.discovery.servers import Candidate, candidates, cards_of, inner_pid, launch_of, recognised, started_at
-from deployments.engines.base import Engine
 from deployments.engines.configuration import Seen
 from deployments.pages import pages_of
 from deployments.plan.container_change import ContainerTold
@@ -39,8 +38,6 @@ from hosts.transport.base import Transport, no_tick
 
 LOOK_SECONDS = 45.0
 SECTIONS = (*SERVING, "users")
-LETTERS = 2000
-"""Of a command that are shown."""
 
 
 @dataclass(frozen=True)
@@ -60,18 +57,16 @@ class Looked:
 def look_for_servers(
     transport: Transport, host: Host, *, only_port: int | None = None, tick: Callable[[], None] = no_tick
 ) -> list[Found]:
-    """Every server of an engine that the panel knows; ``only_port``: those of one port.
+    """Every server of an engine that the panel knows; ``only_port``: who listens on that port, and nobody else.
 
     Raises TransportError.
     """
     asker = Asker(transport, host.sudo, tick)
     argvs = asker.commands()
     known = recognised(argvs)
-    if only_port is not None:
-        known = {pid: engine for pid, engine in known.items() if engine.port(argvs[pid]) == only_port}
     if not known:
         return []
-    ports = sorted({engine.port(argvs[pid]) for pid, engine in known.items()})
+    ports = [only_port] if only_port is not None else sorted({engine.port(argvs[pid]) for pid, engine in known.items()})
     facts = probe(
         transport,
         sections=SECTIONS,
@@ -81,7 +76,7 @@ def look_for_servers(
         sudo=host.sudo,
         tick=tick,
     )
-    here = candidates(facts, known, argvs)
+    here = candidates(facts, known, argvs, only_port=only_port)
     more = asker.processes([candidate.root.pid for candidate in here])
     login = read_login(asker.login()) if here else {}
     return [_found(asker, host, facts, _asked(asker, facts, each, more), login) for each in here]
@@ -154,7 +149,7 @@ def _found(asker: Asker, host: Host, facts: HostFacts, looked: Looked, login: Ma
         start_time=root.start_time,
         pid_namespace=facts.host.pid_namespace,
         engine=candidate.engine.key,
-        command=mask_text(" ".join(mask_argv(looked.argv)))[:LETTERS],
+        words=tuple(mask_text(word) for word in mask_argv(looked.argv)),
         port=candidate.port,
         since=started_at(facts, root),
         user=facts.owners.get(root.pid) or user_of(root.uid),
@@ -168,24 +163,43 @@ def _found(asker: Asker, host: Host, facts: HostFacts, looked: Looked, login: Ma
     try:
         _refuse(host, facts, looked)
         read = _read_back(looked, login)
-        cards_here = 0 if isinstance(facts.gpus, Unknown) else len(facts.gpus.gpus)
-        if looked.through == Way():
-            read = replace(read, command=seeing_all_cards(read.command, cards_here=cards_here, held=len(cards)))
     except CannotReadBack as problem:
-        return replace(found, refused=mask_text(str(problem)), hint=_hint(looked))
-    return _with_recipe(asker, found, read, candidate.engine)
+        refused = replace(found, refused=mask_text(str(problem)), hint=_hint(looked))
+        return replace(refused, effective=_told(asker, looked, ReadBack(Command(list(looked.argv)))))
+    if looked.through == Way():
+        here = 0 if isinstance(facts.gpus, Unknown) else len(facts.gpus.gpus)
+        read = replace(read, command=seeing_all_cards(read.command, cards_here=here, held=len(cards)))
+    return _with_recipe(found, read, told=_told(asker, looked, read))
 
 
-def _with_recipe(asker: Asker, found: Found, read: ReadBack, engine: Engine) -> Found:
-    """With what a revision holds, and what the engine tells of itself; a page that does not answer is left out."""
-    told: Mapping[str, object] = {}
-    if engine.configuration is not None:
-        key = read.secrets.get(API_KEY, "")
-        pages = pages_of(asker.transport, found.port, engine, key=key, hide=_hider(read), tick=asker.tick)
-        told = engine.configuration(Seen(read.command.argv, "", pages)).as_data() if pages else {}
+def _told(asker: Asker, looked: Looked, read: ReadBack) -> Mapping[str, object]:
+    """What the engine says of its configuration, asked with its own key; empty where it does not answer."""
+    engine, known = looked.candidate.engine, _all_written(read.secrets)
+    if engine.configuration is None or not looked.candidate.listens:
+        return {}
+    pages = pages_of(
+        asker.transport,
+        looked.candidate.port,
+        engine,
+        key=read.secrets.get(API_KEY, ""),
+        hide=lambda value: mask_values(value, known=known),
+        tick=asker.tick,
+    )
+    told = engine.configuration(Seen(read.command.argv, "", pages)).as_data() if pages else {}
+    hidden: Mapping[str, object] = mask_values(told, known=known)
+    return hidden
+
+
+def _all_written(secrets: Mapping[str, str]) -> set[str]:
+    return {text for value in secrets.values() for text in as_written(value)}
+
+
+def _with_recipe(found: Found, read: ReadBack, *, told: Mapping[str, object]) -> Found:
+    """With what a revision holds."""
+    known = _all_written(read.secrets)
     return replace(
         found,
-        command=_without(found.command, read.secrets),
+        words=tuple(mask_text(word, known=known) for word in found.words),
         argv=tuple(read.command.argv),
         env=read.command.env,
         workdir=read.command.workdir,
@@ -193,15 +207,6 @@ def _with_recipe(asker: Asker, found: Found, read: ReadBack, engine: Engine) -> 
         notes=read.notes,
         effective=told,
     )
-
-
-def _hider(read: ReadBack) -> Callable[[object], object]:
-    known = {text for value in read.secrets.values() for text in as_written(value)}
-    return lambda value: mask_values(value, known=known)
-
-
-def _without(text: str, secrets: Mapping[str, str]) -> str:
-    return mask_text(text, known={form for value in secrets.values() for form in as_written(value)})
 
 
 def _refuse(host: Host, facts: HostFacts, looked: Looked) -> None:

@@ -38,16 +38,25 @@ def recognised(argvs: Mapping[int, Sequence[str]]) -> dict[int, Engine]:
     return {pid: engine for pid, engine in found.items() if engine is not None}
 
 
-def candidates(facts: HostFacts, known: Mapping[int, Engine], argvs: Mapping[int, Sequence[str]]) -> list[Candidate]:
-    """Each server once: those that listen on the port of their command, then those that only hold a card."""
+def candidates(
+    facts: HostFacts,
+    known: Mapping[int, Engine],
+    argvs: Mapping[int, Sequence[str]],
+    *,
+    only_port: int | None = None,
+) -> list[Candidate]:
+    """Each server once: those that listen on the port of their command, then those that only hold a card.
+
+    ``only_port``: who listens there, whatever the command says of it.
+    """
     found: list[Candidate] = []
-    wanted = {(engine.port(argvs[pid]), engine.key): engine for pid, engine in known.items()}
+    wanted = {(only_port or engine.port(argvs[pid]), engine.key): engine for pid, engine in known.items()}
     for (port, _), engine in sorted(wanted.items(), key=lambda item: item[0]):
         serving = find_serving(facts, launch=None, port=port, is_ours=engine.recognises)
         if isinstance(serving, Serving) and serving.root is not None and serving.root.pid in known:
             found.append(Candidate(engine, serving, serving.root, port, listens=True))
     covered = {pid for candidate in found for pid in candidate.serving.pids}
-    return [*found, *_holding(facts, known, argvs, covered)]
+    return found if only_port is not None else [*found, *_holding(facts, known, argvs, covered)]
 
 
 def _holding(

@@ -86,7 +86,7 @@ def _one(host: Host, found: Found, taken: set[str], here: list[Deployment]) -> S
     on_port = next((each for each in watched if each.port == found.port), None)
     cards = {card.uuid for card in found.cards}
     near = [each for each in same if each.port == found.port or cards & set(each.placement.gpu_uuids)]
-    name = propose(engine, found.argv or found.command.split(), taken=taken)
+    name = propose(engine, found.argv or found.words, taken=taken)
     taken.add(name)
     return Shown(
         found,
@@ -152,6 +152,28 @@ def attach(request: HttpRequest, pk: int, deployment_pk: int) -> HttpResponse:
         return render(request, "409.html", {"refused": refused}, status=409)
     messages.success(request, f"{deployment} is attached to what runs, as {revision}. Nothing was touched.")
     return redirect("deployments:deployment", pk=deployment_pk)
+
+
+@require_POST
+@requires(Action.EDIT_DEPLOYMENT)
+def attach_here(request: HttpRequest, pk: int) -> HttpResponse:
+    """Make what the monitor has found on a deployment's port its server."""
+    deployment = get_object_or_404(Deployment, pk=pk)
+    found = found_for(deployment)
+    try:
+        if found is None or found.key != request.POST.get("server"):
+            raise services.Refused("That server is not there any more.", hint="Look at the deployment's page again.")
+        revision = services.attach(deployment, found, **asking(request))
+    except services.Refused as refused:
+        return render(request, "409.html", {"refused": refused}, status=409)
+    messages.success(request, f"{deployment} is attached to what runs, as {revision}. Nothing was touched.")
+    return redirect("deployments:deployment", pk=pk)
+
+
+def found_for(deployment: Deployment) -> Found | None:
+    """What the monitor has found on its port, ready to be attached."""
+    stored = deployment.found.get("server")
+    return Found.of({**stored, "effective": deployment.found.get("effective", {})}) if stored else None
 
 
 def found_on(host: Host, key: str) -> Found:

@@ -42,7 +42,7 @@ def gpu(host: Host) -> Gpu:
 def a_server(gpu: Gpu, **values: Any) -> Found:
     usual = {
         "boot_id": BOOT, "pid": 100, "start_time": 1000, "pid_namespace": "pid:[1]", "engine": "sglang",
-        "command": " ".join(ARGV), "port": 30000, "since": "2026-01-02T03:04:05+00:00", "argv": ARGV,
+        "words": ARGV, "port": 30000, "since": "2026-01-02T03:04:05+00:00", "argv": ARGV,
         "env": {"NCCL_DEBUG": "WARN"}, "workdir": "/srv", "cards": (HeldCard(gpu.uuid, "GPU 0", 40_000),),
     }  # fmt: skip
     found = Found(**(usual | values))

@@ -96,7 +96,7 @@ def test_a_name_is_proposed_that_nobody_has(argv: list[str], taken: tuple[str, .
 
 def test_what_was_found_is_stored_and_read_as_it_was() -> None:
     found = Found(
-        "boot", 7, 70, "pid:[1]", "sglang", "python", 30000, "2026-11-30T12:00:00+00:00",
+        "boot", 7, 70, "pid:[1]", "sglang", ("python", "-m"), 30000, "2026-11-30T12:00:00+00:00",
         cards=(HeldCard("GPU-1", "GPU 1", 5), HeldCard("GPU-2", "GPU 2")), notes=("a",), argv=tuple(ARGV),
         env={"A": "b"}, secrets={"API key": "sealed"},
     )  # fmt: skip
