@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 QUEUES = {
     "jobs": ("deployments.advance",),
-    "probes": ("deployments.look_for_servers", "deployments.read_flags", "hosts.test"),
+    "probes": ("deployments.look_for_servers", "deployments.read_flags", "deployments.release", "hosts.test"),
 }
 """The tasks by queue: a short look at a host does not wait behind jobs."""
 

@@ -50,6 +50,19 @@ def ring_look(look_id: int) -> None:
     doorbell.ring(look_for_servers, look_id)
 
 
+@app.task(name="deployments.release")
+def release(deployment_id: int) -> None:
+    """Take away what the panel has left on the host of a released deployment."""
+    from deployments import releasing
+
+    releasing.run_release(deployment_id)
+
+
+def ring_release(deployment_id: int) -> None:
+    """Ring for it: returns at once and never fails. What is lost can be asked for again on the deployment's page."""
+    doorbell.ring(release, deployment_id)
+
+
 @worker_ready.connect
 def sweep_too(**_: Any) -> None:
     """Every worker sweeps as well: with the monitor down, lost doorbells are still found."""

@@ -10,6 +10,7 @@ from deployments.views import (
     overview,
     profile_files,
     profiles,
+    releasing,
     secrets,
     servers,
 )
@@ -37,6 +38,7 @@ urlpatterns = [
     path("deployments/<int:pk>/", deployments.deployment, name="deployment"),
     path("deployments/<int:pk>/part/", deployments.part, name="deployment_part"),
     path("deployments/<int:pk>/edit/", deployments.edit, name="deployment_edit"),
+    path("deployments/<int:pk>/release/", releasing.release, name="release"),
     path("deployments/<int:pk>/attach/", servers.attach_here, name="attach_here"),
     path("deployments/<int:pk>/secrets/", secrets.secrets, name="secrets"),
     path("deployments/<int:pk>/secrets/remove/", secrets.remove, name="secret_remove"),

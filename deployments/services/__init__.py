@@ -9,6 +9,7 @@ from deployments.services.deployments import create_deployment, mark_proven, upd
 from deployments.services.flags import request_flags
 from deployments.services.jobs import answer_gate, cancel_job, request_job, why_not_answer
 from deployments.services.profiles import add_revision, check_import, clone_profile, create_profile, import_profile
+from deployments.services.releasing import release, tidy_up_again
 from deployments.services.secrets import remove_secret, set_secret
 
 __all__ = [
@@ -25,11 +26,13 @@ __all__ = [
     "import_profile",
     "mark_proven",
     "owner_of",
+    "release",
     "remove_secret",
     "request_flags",
     "request_job",
     "request_look",
     "set_secret",
+    "tidy_up_again",
     "update_deployment",
     "why_not_answer",
 ]

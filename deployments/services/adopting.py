@@ -190,7 +190,7 @@ def _take(deployment: Deployment, host: Host, found: Found, *, deed: str, actor:
     _keep_secrets(deployment, found, actor=actor, address=address)
     launch = _launch(deployment, host, found, actor=actor)
     Deployment.objects.filter(pk=deployment.pk).update(
-        state=ServiceState.SERVING, state_since=launch.started_at, state_detail="", found={}
+        state=ServiceState.SERVING, state_since=launch.started_at, state_detail="", found={}, released={}
     )
     detail: dict[str, Any] = {
         "host": host.name,

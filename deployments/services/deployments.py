@@ -12,7 +12,7 @@ from controlpanel.access import Action, require
 from controlpanel.live import hints
 from controlpanel.refusal import Refused
 from deployments.models import Deployment, Launch, Placement, Revision
-from deployments.services.jobs import wait_for
+from deployments.services.jobs import refuse_released, wait_for
 from hosts.models import Gpu, Host
 
 EDITABLE = (
@@ -97,6 +97,7 @@ def update_deployment(
     deployment.profile = deployment.revision.profile
     with transaction.atomic():
         before = Deployment.locked(deployment.pk)
+        refuse_released(before)
         _refuse_while_it_runs(before, revision=deployment.revision, host=host)
         deployment.port = deployment.revision.port
         deployment.save(update_fields=EDITABLE)

@@ -90,12 +90,13 @@ def flags_of(place: Place, port: int) -> Sequence[str]:
 
 
 def files(place: Place) -> set[str]:
-    """Every file where the panel may leave something: homes, locks, units."""
+    """Every file where the panel may leave something: homes, locks, units; not what the monitor has for the host."""
     text = run(
         place,
         "find /root /home /etc/systemd/system /run/lock /run/systemd/system /tmp -xdev 2> /dev/null | sort; true",
     )
-    return {line for line in text.splitlines() if not line.endswith((".log", "relaunch-nvidia-smi.lock"))}
+    of_the_host = (".log", "/relaunch-nvidia-smi.lock", "/relaunch-0")
+    return {line for line in text.splitlines() if not line.endswith(of_the_host) and "/watch.monitor-" not in line}
 
 
 def end_all(machine: Machine) -> None:
