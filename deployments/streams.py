@@ -15,7 +15,7 @@ from django.utils import timezone
 from controlpanel.access import Action, may
 from controlpanel.live.protocol import LARGEST_BATCH, MOST_ITEMS, Cursor
 from controlpanel.live.streams import Batch, register
-from deployments.models import Deployment, FlagCatalogue, Job, JobReading, LogChunk, ServerLook
+from deployments.models import CloneCheck, Deployment, FlagCatalogue, Job, JobReading, LogChunk, ServerLook
 from hosts.models import Gpu, Host, HostTest
 
 STALE_AFTER = timedelta(seconds=5)
@@ -196,6 +196,16 @@ class ServersStream(_Looks):
         return Batch(cursor=cursor) if version == cursor else Batch([{"version": version}], version)
 
 
+class CloneStream(_Looks):
+    """``clone:ID``: one item when the check of a clone has ended."""
+
+    def read(self, key: str, cursor: Cursor, user: User) -> Batch:
+        """The version is the moment of the end; there is nothing to tell while it lasts."""
+        ended = CloneCheck.objects.filter(pk=_number(key)).values_list("finished_at", flat=True).first()
+        version = str(ended.timestamp()) if ended is not None else ""
+        return Batch(cursor=cursor) if version in (cursor, "") else Batch([{"ended": version}], version)
+
+
 def _number(key: str) -> int:
     return int(key) if key.isdecimal() and len(key) < 19 else -1
 
@@ -211,5 +221,6 @@ def register_streams() -> None:
         ("hosttest", HostTestStream()),
         ("flags", FlagsStream()),
         ("servers", ServersStream()),
+        ("clone", CloneStream()),
     ):
         register(prefix, reader)

@@ -63,6 +63,19 @@ def ring_release(deployment_id: int) -> None:
     doorbell.ring(release, deployment_id)
 
 
+@app.task(name="deployments.check_clone")
+def check_clone(check_id: int) -> None:
+    """Look at the host that a deployment is to be cloned to."""
+    from deployments.cloning import look
+
+    look.run_check(check_id)
+
+
+def ring_clone_check(check_id: int) -> None:
+    """Ring for it: returns at once and never fails. One that is not begun can be asked for again."""
+    doorbell.ring(check_clone, check_id)
+
+
 @worker_ready.connect
 def sweep_too(**_: Any) -> None:
     """Every worker sweeps as well: with the monitor down, lost doorbells are still found."""

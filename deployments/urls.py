@@ -2,6 +2,7 @@ from django.urls import path
 
 from deployments.lifecycle import JobKind
 from deployments.views import (
+    cloning,
     deployments,
     flagcheck,
     history,
@@ -38,6 +39,9 @@ urlpatterns = [
     path("deployments/<int:pk>/", deployments.deployment, name="deployment"),
     path("deployments/<int:pk>/part/", deployments.part, name="deployment_part"),
     path("deployments/<int:pk>/edit/", deployments.edit, name="deployment_edit"),
+    path("deployments/<int:pk>/clone/", cloning.clone, name="clone"),
+    path("clones/<int:pk>/", cloning.check, name="clone_check"),
+    path("clones/<int:pk>/create/", cloning.create, name="clone_create"),
     path("deployments/<int:pk>/release/", releasing.release, name="release"),
     path("deployments/<int:pk>/attach/", servers.attach_here, name="attach_here"),
     path("deployments/<int:pk>/secrets/", secrets.secrets, name="secrets"),

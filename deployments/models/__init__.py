@@ -1,5 +1,6 @@
 """What the panel remembers: recipes, services, starts of servers, and the jobs that change them."""
 
+from deployments.models.clone import CloneCheck
 from deployments.models.deployment import Deployment, Placement
 from deployments.models.flags import FlagCatalogue
 from deployments.models.job import CardClaim, Check, Effect, Gate, Job, JobStep, PortClaim
@@ -12,6 +13,7 @@ from deployments.models.secret import Secret
 __all__ = [
     "CardClaim",
     "Check",
+    "CloneCheck",
     "Deployment",
     "Effect",
     "FlagCatalogue",

@@ -92,6 +92,10 @@ class Deployment(models.Model):
         editable=False,
         help_text="Of a server on its port that the panel did not start: identity, argv, and what the engine tells.",
     )
+    cloned_from = models.ForeignKey(
+        "self", models.SET_NULL, null=True, blank=True, editable=False, related_name="clones",
+        help_text="The deployment that it was cloned from, with the history until then.",
+    )  # fmt: skip
     released = models.JSONField(
         default=dict,
         editable=False,

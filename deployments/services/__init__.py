@@ -5,6 +5,7 @@ Each is one transaction that changes the rows and writes the audit entry; worker
 
 from controlpanel.refusal import Refused
 from deployments.services.adopting import adopt, attach, owner_of, request_look
+from deployments.services.cloning import clone_deployment, request_clone_check
 from deployments.services.deployments import create_deployment, mark_proven, update_deployment
 from deployments.services.flags import request_flags
 from deployments.services.jobs import answer_gate, cancel_job, request_job, why_not_answer
@@ -20,6 +21,7 @@ __all__ = [
     "attach",
     "cancel_job",
     "check_import",
+    "clone_deployment",
     "clone_profile",
     "create_deployment",
     "create_profile",
@@ -28,6 +30,7 @@ __all__ = [
     "owner_of",
     "release",
     "remove_secret",
+    "request_clone_check",
     "request_flags",
     "request_job",
     "request_look",

@@ -25,6 +25,5 @@ NOT_YET = {
     6: "needs the estimator, which comes with Fit",
     7: "the failure is told apart from left-over memory; that it does not fit is said before the start with Fit",
     10: "needs the estimator, which comes with Fit",
-    14: "needs cloning, which comes with Move",
     15: "needs the benchmark step, which comes with Benchmark",
 }

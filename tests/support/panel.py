@@ -153,6 +153,7 @@ class Panel:
                 override_settings(DATA_DIR=self.directory),
                 mock.patch("deployments.tasks.ring", self.ring),
                 mock.patch("deployments.tasks.ring_look", self._ring_of("look_for_servers")),
+                mock.patch("deployments.tasks.ring_clone_check", self._ring_of("check_clone")),
                 mock.patch("deployments.tasks.ring_release", self._ring_of("release")),
                 mock.patch("hosts.tasks.ring_test", lambda number: None),
             ):
