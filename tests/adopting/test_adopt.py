@@ -1,7 +1,9 @@
 """A server that somebody has started in one of many ways becomes a deployment; its first restart keeps every flag."""
 
 import itertools
+import os
 import shlex
+import signal
 
 import pytest
 
@@ -135,6 +137,46 @@ def test_a_unit_that_restarts_it_is_asked_to(story: Story, units: Place) -> None
     again = on_port(units, port)
     assert again.started_by == "unit chat.service", "through the same unit"
     assert run(units, f"ls {UNITS}/chat.service.d 2> /dev/null; true") == "", "nothing was written for it"
+
+
+@pytest.mark.slow
+def test_a_unit_that_starts_it_by_a_script(story: Story, units: Place) -> None:
+    port = next(PORTS)
+    script = units.machine.seen("/root/chat.sh")
+    script.write_text(f"#!/bin/sh\nexec {line(port, '--context-length', '4096')}\n")
+    script.chmod(0o755)
+    text = "[Service]\nExecStart=/root/chat.sh\nRestart=always\n"
+    units.machine.seen(f"{UNITS}/chat.service").write_text(text)
+    run(units, "systemctl daemon-reload; systemctl start chat")
+    before = wait_for_server(units, port).cmdline
+    found = on_port(units, port)
+    assert found.started_by == "unit chat.service"
+    assert restarted(story, units, adopt(story, units, found)) == before
+    assert on_port(units, port).started_by == "unit chat.service"
+
+
+@pytest.mark.slow
+def test_of_another_panel(story: Story, desk: Place) -> None:
+    port = next(PORTS)
+    theirs = {"RELAUNCH_LAUNCH_ID": "11111111-2222-3333-4444-555555555555", "RELAUNCH_DEPLOYMENT": "theirs"}
+    before = by_nohup(desk, port, env={"CUDA_VISIBLE_DEVICES": "0,1", **theirs}).cmdline
+    found = on_port(desk, port)
+    assert found.launch == theirs["RELAUNCH_LAUNCH_ID"] and not any(name in theirs for name in found.env)
+    assert restarted(story, desk, adopt(story, desk, found)) == before
+
+
+@pytest.mark.slow
+def test_one_that_was_restarted_on_another_port_is_attached(story: Story, desk: Place) -> None:
+    one, two = next(PORTS), next(PORTS)
+    was = by_nohup(desk, one)
+    deployment = adopt(story, desk, on_port(desk, one))
+    os.kill(was.lab_pid, signal.SIGTERM)
+    until(lambda: deployment.live_launch is None, seconds=60, what="the monitor sees its end")
+    after = by_nohup(desk, two).cmdline
+    services.attach(deployment, on_port(desk, two), actor=story.actor, address="")
+    deployment.refresh_from_db()
+    assert deployment.port == two
+    assert restarted(story, desk, deployment) == after
 
 
 @pytest.mark.slow
