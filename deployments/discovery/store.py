@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 from django.db import close_old_connections
@@ -44,5 +45,9 @@ def newest(host: Host) -> ServerLook | None:
 
 
 def servers_of(look: ServerLook | None) -> list[Found]:
-    """What it has found, so far as it has."""
-    return [Found.of(data) for data in look.servers] if look is not None else []
+    """What it has found, so far as it has; what another version of the panel has stored is looked for again."""
+    found = []
+    for data in look.servers if look is not None else ():
+        with contextlib.suppress(TypeError, KeyError):
+            found.append(Found.of(data))
+    return found

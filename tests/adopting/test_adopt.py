@@ -92,6 +92,7 @@ def restarted(story: Story, place: Place, deployment: Deployment) -> tuple[str, 
     return tuple(flags_of(place, deployment.port))
 
 
+@pytest.mark.slow
 def test_the_key_of_its_api_becomes_a_secret(story: Story, desk: Place) -> None:
     port = next(PORTS)
     key = "sk-of-the-adopted-server-1234"

@@ -226,6 +226,12 @@ def test_a_host_that_is_not_reached_is_said_and_older_looks_are_forgotten(
     assert not ServerLook.objects.filter(pk=old.pk).exists()
 
 
+def test_what_another_version_has_stored_does_no_harm(host: Host, gpu: Gpu) -> None:
+    good = a_server(gpu).as_data
+    look = ServerLook(host=host, servers=[{**good, "unheard_of": 1}, {"pid": 1}, good])
+    assert [found.pid for found in store.servers_of(look)] == [100]
+
+
 # --- The page
 
 

@@ -32,6 +32,7 @@ def verdicts(check: CloneCheck) -> dict[str, str]:
     return {row["label"]: row["status"] for row in check.rows}
 
 
+@pytest.mark.slow
 def test_scenario_14_the_service_moves_to_a_container(story: Story, gpu1: Place, ct129: Place, fleet: Fleet) -> None:
     old = story.deploy_sglang(gpu1)
     launched = launch_of(story.start(old))

@@ -247,6 +247,16 @@ def test_a_way_is_read_back() -> None:
         assert str(Way.of(text)) == text
 
 
+def test_what_looks_after_an_adopted_server_still_does() -> None:
+    machine = serving_machine()
+    machine.cgroups = CHAT
+    launched = KnownLaunch("abc", BOOT, 100, 1000, SAME.argv)
+    assert way(plan(machine, launch=launched, starter=unit_told())) == "transient", "the login's unit is around our own"
+    adopted = plan(machine, launch=replace(launched, adopted=True), starter=unit_told())
+    assert way(adopted) == "unit chat.service" and adopted.manager is not None
+    assert adopted.data["flags"] == [] and adopted.serving.is_launched
+
+
 BY_SCRIPT = unit_told("ExecStart=/opt/chat.sh")
 
 
