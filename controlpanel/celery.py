@@ -18,7 +18,14 @@ logger = logging.getLogger(__name__)
 
 QUEUES = {
     "jobs": ("deployments.advance",),
-    "probes": ("deployments.read_flags", "deployments.read_model", "hosts.test"),
+    "probes": (
+        "deployments.check_clone",
+        "deployments.look_for_servers",
+        "deployments.read_flags",
+        "deployments.read_model",
+        "deployments.release",
+        "hosts.test",
+    ),
 }
 """The tasks by queue: a short look at a host does not wait behind jobs."""
 

@@ -16,23 +16,15 @@ from django.db import close_old_connections, connection
 from django.db.models import Exists
 
 from controlpanel.live import hints
-from controlpanel.masking import mask_values
-from deployments.engines.configuration import Seen
-from deployments.engines.registry import recognise
+from deployments.discovery.look import look_for_servers
 from deployments.lifecycle import ACTIVE
 from deployments.models import Deployment
-from deployments.pages import pages_of
-from deployments.plan.serving import find_serving
 from hosts import links
 from hosts.models import Host
-from hosts.probe.frames import Unknown
-from hosts.probe.probe import probe
-from hosts.transport.base import TransportError, no_tick
+from hosts.transport.base import TransportError
 
 logger = logging.getLogger(__name__)
 
-LOOK_SECONDS = 45.0
-SECTIONS = ("host", "procs", "uids", "fds", "listeners", "markers", "pids")
 FIRST_PAUSE, LONGEST_PAUSE = 30.0, 600.0
 LOOKS_AT_ONCE = 2
 
@@ -88,30 +80,24 @@ def _find(deployment: Deployment, host: Host, key: str) -> None:
 
 
 def _look(deployment: Deployment, host: Host) -> dict[str, Any]:
-    """Its identity, command and configuration, secrets masked. Empty when it is no server of an engine that is known.
+    """Its identity, command and configuration, secrets masked, and what it would be attached as. Empty when it is no
+    server of an engine that is known.
 
     Raises TransportError.
     """
     with links.borrow(host) as transport:
-        facts = probe(
-            transport, sections=SECTIONS, timeout=LOOK_SECONDS, ports=[deployment.port], sudo=host.sudo, tick=no_tick
-        )
-        serving = find_serving(facts, launch=None, port=deployment.port, is_ours=_is_known)
-        if isinstance(serving, Unknown) or serving.root is None:
-            return {}
-        argv = list(facts.details[serving.root.pid].argv)
-        engine = recognise(" ".join(argv))
-        if engine is None:
-            return {}
-        pages = pages_of(transport, deployment.port, engine, tick=no_tick)
-    told = engine.configuration(Seen(argv, "", pages)).as_data() if engine.configuration and pages else {}
-    found = {"pid": serving.root.pid, "start": serving.root.start_time, "engine": engine.key, "argv": argv}
-    masked: dict[str, Any] = mask_values({**found, "effective": told})
-    return masked
-
-
-def _is_known(command: str) -> bool:
-    return recognise(command) is not None
+        found = look_for_servers(transport, host, only_port=deployment.port)
+    if not found:
+        return {}
+    server = found[0]
+    return {
+        "pid": server.pid,
+        "start": server.start_time,
+        "engine": server.engine,
+        "argv": list(server.words),
+        "effective": dict(server.effective),
+        "server": server.as_data | {"effective": {}},
+    }
 
 
 def _store(deployment: Deployment, host: Host, found: dict[str, Any]) -> None:

@@ -65,6 +65,8 @@ class ServiceState(StrEnum):
     CRASHED = "crashed"
     STOPPED = "stopped"
     UNKNOWN = "unknown"
+    RELEASED = "released"
+    """The panel has let go of it, and looks no more."""
 
 
 class JobKind(StrEnum):

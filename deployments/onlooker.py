@@ -8,6 +8,7 @@ import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
+from deployments.known import names_of
 from deployments.lifecycle import LIVE_LAUNCH
 from deployments.models import Launch
 from deployments.plan.cards import Card, cards_seen
@@ -81,8 +82,8 @@ def _look(host: Host, facts: HostFacts, wanted: Collection[Wanted]) -> Mapping[i
         except TransportError as error:
             logger.info("who else is on %s could not be looked at: %s", host, error)
             return {}
-    live = Launch.objects.filter(state__in=LIVE_LAUNCH).values_list("pk", "deployment_id", "deployment__name")
+    live = list(Launch.objects.filter(state__in=LIVE_LAUNCH).select_related("deployment"))
     return {
-        each.key: intruders(seen, each.ours, others={str(pk): name for pk, owner, name in live if owner != each.key})
+        each.key: intruders(seen, each.ours, others=names_of(row for row in live if row.deployment_id != each.key))
         for each in wanted
     }

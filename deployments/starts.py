@@ -14,7 +14,9 @@ SERVED_LAUNCHES = 20
 
 def last_starts(deployment: Deployment, *, before: Launch) -> list[float]:
     """Seconds from start to ready of the last starts that came up, newest first; ``before`` itself left out."""
-    ready = Launch.objects.filter(deployment=deployment, started_at__isnull=False, ready_at__isnull=False)
+    ready = Launch.objects.filter(
+        deployment=deployment, started_at__isnull=False, ready_at__isnull=False, adopted_at__isnull=True
+    )
     known = ready.exclude(pk=before.pk).order_by("-intended_at").values_list("started_at", "ready_at")[:COUNTED]
     return [(ready_at - started_at).total_seconds() for started_at, ready_at in known if ready_at and started_at]
 

@@ -15,7 +15,16 @@ from django.utils import timezone
 from controlpanel.access import Action, may
 from controlpanel.live.protocol import LARGEST_BATCH, MOST_ITEMS, Cursor
 from controlpanel.live.streams import Batch, register
-from deployments.models import Deployment, FlagCatalogue, Job, JobReading, LogChunk, ModelOnHost
+from deployments.models import (
+    CloneCheck,
+    Deployment,
+    FlagCatalogue,
+    Job,
+    JobReading,
+    LogChunk,
+    ModelOnHost,
+    ServerLook,
+)
 from hosts.models import Gpu, Host, HostTest
 
 STALE_AFTER = timedelta(seconds=5)
@@ -198,6 +207,26 @@ def _ended(ended: datetime | None, cursor: Cursor) -> Batch:
     return Batch(cursor=cursor) if version in (cursor, "") else Batch([{"ended": version}], version)
 
 
+class ServersStream(_Looks):
+    """``servers:ID``: one item when a look for servers has begun, and one when it has ended."""
+
+    def read(self, key: str, cursor: Cursor, user: User) -> Batch:
+        """The version is how far it has come."""
+        look = ServerLook.objects.filter(pk=_number(key)).first()
+        if look is None:
+            return Batch(cursor=cursor)
+        version = f"{look.started_at is not None}.{look.finished_at is not None}"
+        return Batch(cursor=cursor) if version == cursor else Batch([{"version": version}], version)
+
+
+class CloneStream(_Looks):
+    """``clone:ID``: one item when the check of a clone has ended."""
+
+    def read(self, key: str, cursor: Cursor, user: User) -> Batch:
+        """At most one item."""
+        return _ended(CloneCheck.objects.filter(pk=_number(key)).values_list("finished_at", flat=True).first(), cursor)
+
+
 def _number(key: str) -> int:
     return int(key) if key.isdecimal() and len(key) < 19 else -1
 
@@ -213,5 +242,7 @@ def register_streams() -> None:
         ("hosttest", HostTestStream()),
         ("flags", FlagsStream()),
         ("model", ModelStream()),
+        ("servers", ServersStream()),
+        ("clone", CloneStream()),
     ):
         register(prefix, reader)

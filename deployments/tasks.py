@@ -50,6 +50,45 @@ def ring_model(row_id: int) -> None:
     doorbell.ring(read_model, row_id)
 
 
+@app.task(name="deployments.look_for_servers")
+def look_for_servers(look_id: int) -> None:
+    """Look for servers that run on a host."""
+    from deployments.discovery import store
+
+    store.run_look(look_id)
+
+
+def ring_look(look_id: int) -> None:
+    """Ring for a look: returns at once and never fails. One that is not begun can be asked for again."""
+    doorbell.ring(look_for_servers, look_id)
+
+
+@app.task(name="deployments.release")
+def release(deployment_id: int) -> None:
+    """Take away what the panel has left on the host of a released deployment."""
+    from deployments import releasing
+
+    releasing.run_release(deployment_id)
+
+
+def ring_release(deployment_id: int) -> None:
+    """Ring for it: returns at once and never fails. What is lost can be asked for again on the deployment's page."""
+    doorbell.ring(release, deployment_id)
+
+
+@app.task(name="deployments.check_clone")
+def check_clone(check_id: int) -> None:
+    """Look at the host that a deployment is to be cloned to."""
+    from deployments.cloning import look
+
+    look.run_check(check_id)
+
+
+def ring_clone_check(check_id: int) -> None:
+    """Ring for it: returns at once and never fails. One that is not begun can be asked for again."""
+    doorbell.ring(check_clone, check_id)
+
+
 @worker_ready.connect
 def sweep_too(**_: Any) -> None:
     """Every worker sweeps as well: with the monitor down, lost doorbells are still found."""

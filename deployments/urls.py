@@ -3,6 +3,7 @@ from django.urls import path
 from deployments.lifecycle import JobKind
 from deployments.views import (
     benchmark,
+    cloning,
     deployments,
     flagcheck,
     history,
@@ -11,7 +12,9 @@ from deployments.views import (
     overview,
     profile_files,
     profiles,
+    releasing,
     secrets,
+    servers,
     whatif,
 )
 
@@ -31,11 +34,20 @@ urlpatterns = [
     path("profiles/<int:pk>/whatif/", whatif.whatif, name="whatif"),
     path("profiles/<int:pk>/whatif/read/", whatif.read, name="whatif_read"),
     path("flags/<int:pk>.json", flagcheck.flags, name="flags"),
+    path("hosts/<int:pk>/servers/", servers.servers, name="servers"),
+    path("hosts/<int:pk>/servers/look/", servers.look, name="servers_look"),
+    path("hosts/<int:pk>/servers/adopt/", servers.adopt, name="adopt"),
+    path("hosts/<int:pk>/servers/attach/<int:deployment_pk>/", servers.attach, name="attach"),
     path("deployments/", deployments.deployments, name="deployments"),
     path("deployments/new/", deployments.new, name="deployment_new"),
     path("deployments/<int:pk>/", deployments.deployment, name="deployment"),
     path("deployments/<int:pk>/part/", deployments.part, name="deployment_part"),
     path("deployments/<int:pk>/edit/", deployments.edit, name="deployment_edit"),
+    path("deployments/<int:pk>/clone/", cloning.clone, name="clone"),
+    path("clones/<int:pk>/", cloning.check, name="clone_check"),
+    path("clones/<int:pk>/create/", cloning.create, name="clone_create"),
+    path("deployments/<int:pk>/release/", releasing.release, name="release"),
+    path("deployments/<int:pk>/attach/", servers.attach_here, name="attach_here"),
     path("deployments/<int:pk>/secrets/", secrets.secrets, name="secrets"),
     path("deployments/<int:pk>/secrets/remove/", secrets.remove, name="secret_remove"),
     path("deployments/<int:pk>/restart/", jobplan.ask, {"kind": JobKind.RESTART}, name="plan_restart"),

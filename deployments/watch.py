@@ -97,7 +97,10 @@ def _watched() -> dict[int, list[Watched]]:
         launch.deployment_id: launch for launch in Launch.objects.filter(state__in=RUNS).select_related("deployment")
     }
     found: dict[int, list[Watched]] = {}
-    idle = Placement.objects.exclude(deployment__jobs__state__in=ACTIVE).select_related("deployment__profile")
+    idle = Placement.objects.exclude(deployment__jobs__state__in=ACTIVE).exclude(
+        deployment__state=ServiceState.RELEASED
+    )
+    idle = idle.select_related("deployment__profile")
     cards = {(gpu.host_id, gpu.uuid): gpu for gpu in Gpu.objects.all()}
     for placement in idle.prefetch_related("deployment__shares_with"):
         launch = serving.get(placement.deployment_id)

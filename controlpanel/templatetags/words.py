@@ -42,6 +42,7 @@ LOOKS: dict[str, dict[str, Look]] = {
         "crashed": Look("Crashed", "alert-octagon", BAD),
         "stopped": Look("Stopped", "player-stop", OFF),
         "unknown": Look("Unknown", "help-circle", WARN),
+        "released": Look("Released", "door-exit", OFF),
     },
     "launch": {
         "intended": Look("About to start", "clock", OFF),

@@ -1,11 +1,13 @@
 """What the panel remembers: recipes, services, starts of servers, and the jobs that change them."""
 
 from deployments.models.benchmark import Benchmark
+from deployments.models.clone import CloneCheck
 from deployments.models.deployment import Deployment, Placement
 from deployments.models.flags import FlagCatalogue
 from deployments.models.job import CardClaim, Check, Effect, Gate, Job, JobStep, PortClaim
 from deployments.models.launch import Launch
 from deployments.models.log import JobReading, LogChunk
+from deployments.models.look import ServerLook
 from deployments.models.modelfiles import ModelOnHost
 from deployments.models.profile import Profile, Revision
 from deployments.models.secret import Secret
@@ -14,6 +16,7 @@ __all__ = [
     "Benchmark",
     "CardClaim",
     "Check",
+    "CloneCheck",
     "Deployment",
     "Effect",
     "FlagCatalogue",
@@ -29,4 +32,5 @@ __all__ = [
     "Profile",
     "Revision",
     "Secret",
+    "ServerLook",
 ]

@@ -95,6 +95,15 @@ class Deployment(models.Model):
         editable=False,
         help_text="Of a server on its port that the panel did not start: identity, argv, and what the engine tells.",
     )
+    cloned_from = models.ForeignKey(
+        "self", models.SET_NULL, null=True, blank=True, editable=False, related_name="clones",
+        help_text="The deployment that it was cloned from, with the history until then.",
+    )  # fmt: skip
+    released = models.JSONField(
+        default=dict,
+        editable=False,
+        help_text="Of a release: by whom and when, what was taken from the host, what stays there and why.",
+    )
     fence = models.PositiveBigIntegerField(
         default=0, help_text="Rises with each claim of a job; the host refuses a lower one."
     )

@@ -24,6 +24,9 @@ class Launch(models.Model):
     directory = models.CharField(max_length=500, blank=True, help_text="Its own directory on the host.")
     started_by = models.CharField(max_length=260, blank=True, help_text="The way it was started (plan/ways.py).")
 
+    adopted_at = models.DateTimeField(null=True, help_text="When it was adopted; empty: the panel has started it.")
+    adopted_by_name = models.CharField(max_length=150, blank=True)
+
     boot_id = models.CharField(max_length=36, blank=True)
     pid_namespace = models.CharField(max_length=64, blank=True)
     pid = models.PositiveIntegerField(null=True)

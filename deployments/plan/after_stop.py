@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from deployments.decisions.stop_ladder import Record
 from deployments.plan.cards import deployment_of
 from deployments.plan.manager import LOGINS, UNIT, Manager, ManagerKind, ancestors, find_manager, waiting
-from deployments.plan.marks import launch_of_log, marks, undecided
+from deployments.plan.marks import launch_of, marks, undecided
 from deployments.plan.serving import Serving
 from deployments.plan.words import shortened
 from hosts.probe.facts import HostFacts
@@ -138,7 +138,7 @@ def new_processes(facts: HostFacts, stopped: Stopped, in_the_way: Collection[int
     left over from it, or is a server of another deployment."""
     if isinstance(facts.processes, Unknown):
         return []
-    left, logs = {process.pid for process in left_over(facts, stopped)}, launch_of_log(facts)
+    left, logs = {process.pid for process in left_over(facts, stopped)}, launch_of(facts, stopped.others)
     return [
         process
         for process in facts.processes.by_pid.values()

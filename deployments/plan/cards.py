@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from deployments.decisions.verify import TOLERANCE_MIB, CardSeen, HolderSeen, limit_for
-from deployments.plan.marks import launch_of_log
+from deployments.plan.marks import launch_of
 from deployments.plan.sharing import Rules
 from deployments.plan.words import command_of, user_of
 from hosts.baseline import HEADLESS_CEILING_MIB
@@ -120,7 +120,7 @@ def holders(
     if isinstance(facts.processes, Unknown):
         return facts.processes
     names = names_of_files(facts, labels)
-    on_node, logs = _on_node(ours, facts, facts.processes), launch_of_log(facts)
+    on_node, logs = _on_node(ours, facts, facts.processes), launch_of(facts, launches)
     strangers: list[HolderSeen] = []
     co_tenants: list[HolderSeen] = []
     daemons: list[HolderSeen] = []

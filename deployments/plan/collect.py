@@ -12,6 +12,7 @@ from django.db.models import Q
 from deployments import http, secrets
 from deployments.engines.request import HttpRequest
 from deployments.engines.versions import program_with_version
+from deployments.known import names_of
 from deployments.lifecycle import JobKind
 from deployments.models import Launch, Revision
 from deployments.plan.asking import ask_starter, closed_to
@@ -249,9 +250,9 @@ def launches_of_others(ctx: StepContext) -> dict[str, str]:
         Launch.objects.filter(Q(host=machine) | Q(host__via=machine))
         .exclude(deployment=ctx.deployment)
         .order_by("-intended_at")
-        .values_list("pk", "deployment__name")[:EARLIER_LAUNCHES]
+        .select_related("deployment")[:EARLIER_LAUNCHES]
     )
-    return {str(pk): name for pk, name in rows}
+    return names_of(rows)
 
 
 def others_of(ctx: StepContext) -> LookForOthers:
@@ -279,6 +280,7 @@ def known_launch(launch: Launch | None) -> KnownLaunch | None:
         sent.get("workdir", ""),
         sent.get("container", {}),
         Way.of(launch.started_by),
+        launch.adopted_at is not None,
     )
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from deployments.decisions.verify import HolderSeen
 from deployments.plan.cards import NO_SHARING, Held, holders
-from deployments.plan.marks import launch_of_log, marks
+from deployments.plan.marks import launch_of, marks
 from deployments.plan.port import passed_on_by
 from deployments.plan.serving import port_owners
 from deployments.plan.sharing import Rules
@@ -68,7 +68,7 @@ def _on_port(facts: HostFacts, ours: Ours, own: set[int], others: Mapping[str, s
         return ""
     first = min(found, key=lambda process: (process.start_time, process.pid))
     name, user = command_of(first, facts.details.get(first.pid)), user_of(first.uid)
-    deployment = others.get(launch_of_log(facts).get(first.pid, ""), "")
+    deployment = others.get(launch_of(facts, others).get(first.pid, ""), "")
     who = HolderSeen(first.pid, first.start_time, name, user, (), deployment)
     return f"Another server serves on its port {ours.port}: {who}."
 

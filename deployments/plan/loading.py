@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from deployments.plan.cards import names_of_files
 from deployments.plan.manager import PASSED_ON, SHELLS, ancestors
-from deployments.plan.marks import launch_of_log
+from deployments.plan.marks import launch_of
 from deployments.plan.serving import Serving, alive
 from hosts.probe.facts import HostFacts
 from hosts.probe.frames import Unknown
@@ -26,7 +26,7 @@ def find_loading(
     """``labels``: uuid -> words, of the deployment's cards. ``others``: launches of other deployments, never it."""
     if isinstance(facts.processes, Unknown):
         return None
-    logs = launch_of_log(facts)
+    logs = launch_of(facts, others)
     for chain in _chains(facts, labels):
         if any(logs.get(process.pid) in others for process in chain):
             continue

@@ -7,7 +7,7 @@ user of the server's own recorded process, if that is another. So a mark counts 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from hosts.probe.facts import HostFacts
@@ -32,9 +32,43 @@ def marks(facts: HostFacts, *, server: int | None = None) -> Iterator[Mark]:
     yield from _logs(facts, server)
 
 
-def launch_of_log(facts: HostFacts) -> dict[int, str]:
-    """pid -> the launch to whose log it writes, as far as that is to be believed."""
-    return {mark.pid: mark.launch for mark in _logs(facts, None) if mark.counts}
+def launch_of(facts: HostFacts, launches: Collection[str]) -> dict[int, str]:
+    """pid -> the launch to whose log it writes, as far as that is to be believed, or under which it was adopted.
+
+    ``launches``: those that are known, an adopted one by its ``identity``.
+    """
+    logs = {mark.pid: mark.launch for mark in _logs(facts, None) if mark.counts}
+    return _adopted(facts, launches) | logs
+
+
+def identity(boot_id: str, pid: int | None, start_time: int | None) -> str:
+    """A server that was adopted has neither our variable nor our log: this stands for its launch."""
+    return f"{boot_id} {pid} {start_time}"
+
+
+def _adopted(facts: HostFacts, launches: Collection[str]) -> dict[int, str]:
+    """Those of this machine, and of its containers by their numbers there."""
+    if isinstance(facts.host, Unknown) or isinstance(facts.processes, Unknown):
+        return {}
+    wanted = [(words[0], words[1], words[2], known) for known in launches if len(words := known.split(" ")) == 3]
+    if not wanted:
+        return {}
+    table, boot = facts.processes.by_pid, facts.host.boot_id
+    here = {(boot, str(pid), str(process.start_time)): pid for pid, process in table.items()}
+    inside = {
+        (str(chain[1]), str(table[pid].start_time)): pid
+        for pid, chain in _chains(facts).items()
+        if len(chain) > 1 and pid in table
+    }
+    found = {here.get((of, pid, start), inside.get((pid, start))): known for of, pid, start, known in wanted}
+    return {pid: known for pid, known in found.items() if pid is not None}
+
+
+def _chains(facts: HostFacts) -> Mapping[int, Sequence[int]]:
+    """pid here -> all its pids, this one first."""
+    if not isinstance(facts.nspids, Unknown):
+        return facts.nspids
+    return {pid: detail.pids for pid, detail in facts.details.items()}
 
 
 def undecided(facts: HostFacts, launches: Collection[str], *, server: int | None = None) -> Unknown | None:

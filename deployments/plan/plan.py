@@ -185,7 +185,8 @@ def _manager(asked: PlanInput, serving: Serving) -> Manager | None:
         raise CannotPlan(f"What manages the server could not be seen: {manager.reason}")
     if manager is None:
         return None
-    ours = serving.is_launched and manager.kind in (ManagerKind.SHELL, ManagerKind.PARENT, ManagerKind.UNIT)
+    launched = serving.is_launched and asked.launch is not None and not asked.launch.adopted
+    ours = launched and manager.kind in (ManagerKind.SHELL, ManagerKind.PARENT, ManagerKind.UNIT)
     if ours and not is_started_by(asked.launch, manager):
         return None
     return replace(manager, told=asked.told)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from deployments.decisions.port import Having, PortHolder, PortVerdict, judge
 from deployments.plan.cards import NO_LAUNCHES
-from deployments.plan.marks import launch_of_log
+from deployments.plan.marks import launch_of
 from deployments.plan.words import command_of, user_of
 from hosts.probe.facts import HostFacts
 from hosts.probe.frames import Unknown
@@ -60,5 +60,5 @@ def _of_socket(facts: HostFacts, socket: Listener | PortSocket, launches: Mappin
         return
     first = min(owners, key=lambda process: (process.start_time, process.pid))
     name = command_of(first, facts.details.get(first.pid))
-    launch = launch_of_log(facts).get(first.pid, "")
+    launch = launch_of(facts, launches).get(first.pid, "")
     yield PortHolder(having, socket.address, first.pid, name, user, launches.get(launch, ""))

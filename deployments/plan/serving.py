@@ -26,6 +26,8 @@ class KnownLaunch:
     workdir: str = ""
     container: Mapping[str, Any] = field(default_factory=dict)
     started_by: Way = AUTO
+    adopted: bool = False
+    """Somebody else has started it."""
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,10 @@ from deployments.plan.container_run import Run
 from deployments.plan.inputs import PlanInput, Recipe
 from deployments.plan.manager import Manager, ManagerKind, ancestors, is_wrapper
 from deployments.plan.serving import KnownLaunch, Serving
-from deployments.plan.unit_change import CannotChange, Change, UnitTold, Wanted, change_for
+from deployments.plan.unit_change import CannotChange, Change, UnitTold, Wanted, change_for, is_script
 from deployments.plan.ways import AUTO, NAMED, By, Way, unit_of
 from hosts.probe.frames import Unknown
-from hosts.probe.processes import Limit
+from hosts.probe.processes import Limit, Process, ProcessTable
 
 SYSTEMD_RUN = ("systemd-run",)
 LINGER = "/var/lib/systemd/linger/"
@@ -63,6 +63,8 @@ class Start:
     """What is written on the host first."""
     blocked: str = ""
     """Why that way cannot be taken, as a sentence."""
+    as_served: bool = False
+    """A script or image makes the flags, and what it has started now is just what is to be launched."""
 
     def goes_through(self, manager: Manager) -> bool:
         """Is it the very one that looks after the old server?"""
@@ -81,6 +83,7 @@ class Start:
             "container": self.container,
             "kept": self.kept.as_data,
             "writes": writes,
+            **({"as_served": True} if self.as_served else {}),
         }
 
 
@@ -146,6 +149,11 @@ def _is_all_of(asked: PlanInput, serving: Serving) -> bool:
     told, root, table = asked.starter, serving.root, asked.facts.processes
     if not isinstance(told, UnitTold) or root is None or isinstance(table, Unknown):
         return told is None
+    return starts_itself(told, root, table)
+
+
+def starts_itself(told: UnitTold, root: Process, table: ProcessTable) -> bool:
+    """Is the server's process the unit's own, or only wrapped by that?"""
     main = told.shown.get("MainPID", "")
     above = {str(process.pid) for process in ancestors(table, root) if is_wrapper(process.comm)}
     return main in {str(root.pid), *above}
@@ -168,7 +176,24 @@ def _through(asked: PlanInput, serving: Serving, way: Way, tool: tuple[str, ...]
     try:
         return replace(start, writes=what_to_write(asked.starter, wanted(asked.new)))
     except CannotChange as problem:
+        if _serves_just_that(asked, serving, asked.new):
+            return replace(start, as_served=True)
         return replace(start, blocked=str(problem))
+
+
+def _serves_just_that(asked: PlanInput, serving: Serving, new: Recipe) -> bool:
+    """Has the unit or container that is to start it started this very command already, by a script of its own?
+
+    Its environment and directory are then those of the script, so the recipe must leave both to it.
+    """
+    detail = asked.facts.details.get(serving.root.pid) if serving.root is not None else None
+    if detail is None or detail.argv != new.argv or new.env or new.workdir:
+        return False
+    told = asked.starter
+    if isinstance(told, UnitTold):
+        by_script = not isinstance(told.file, Unknown) and is_script(told.file.words[:1])
+        return by_script and told.shown.get("NeedDaemonReload") != "yes" and _is_all_of(asked, serving)
+    return isinstance(told, ContainerTold) and told.way.by == By.CONTAINER and told.is_up
 
 
 def _container_of(asked: PlanInput) -> str:

@@ -152,7 +152,7 @@ def _variable(unit: UnitFile, environment: Mapping[str, str], argv: Sequence[str
 
 
 def _drop_in(told: UnitTold, runs: Sequence[str], wanted: Wanted) -> Change:
-    if posixpath.basename(runs[0]) in SHELLS or runs[0].endswith(".sh"):
+    if is_script(runs[:1]):
         raise CannotChange(
             f"{told.name} starts the server by a script ({runs[0]}), and the flags are in there. Change them in the "
             "script, so that they are those of the revision."
@@ -172,6 +172,11 @@ def _drop_in(told: UnitTold, runs: Sequence[str], wanted: Wanted) -> Change:
             "on only that file is written."
         )
     return Change(told.drop_in, text=text)
+
+
+def is_script(runs: Sequence[str]) -> bool:
+    """Does a command that begins so start the server by a script, which may make any flags of it?"""
+    return bool(runs) and (posixpath.basename(runs[0]) in SHELLS or runs[0].endswith(".sh"))
 
 
 def _text(wanted: Wanted) -> str:

@@ -4,31 +4,42 @@ Each is one transaction that changes the rows and writes the audit entry; worker
 """
 
 from controlpanel.refusal import Refused
+from deployments.services.adopting import adopt, attach, owner_of, request_look
 from deployments.services.benchmarks import request_benchmark
+from deployments.services.cloning import clone_deployment, request_clone_check
 from deployments.services.deployments import create_deployment, mark_proven, unmark_proven, update_deployment
 from deployments.services.flags import request_flags
 from deployments.services.jobs import answer_gate, cancel_job, request_job, why_not_answer
 from deployments.services.modelfiles import request_model
 from deployments.services.profiles import add_revision, check_import, clone_profile, create_profile, import_profile
+from deployments.services.releasing import release, tidy_up_again
 from deployments.services.secrets import remove_secret, set_secret
 
 __all__ = [
     "Refused",
     "add_revision",
+    "adopt",
     "answer_gate",
+    "attach",
     "cancel_job",
     "check_import",
+    "clone_deployment",
     "clone_profile",
     "create_deployment",
     "create_profile",
     "import_profile",
     "mark_proven",
+    "owner_of",
+    "release",
     "remove_secret",
     "request_benchmark",
+    "request_clone_check",
     "request_flags",
     "request_job",
+    "request_look",
     "request_model",
     "set_secret",
+    "tidy_up_again",
     "unmark_proven",
     "update_deployment",
     "why_not_answer",

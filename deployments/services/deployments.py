@@ -14,7 +14,7 @@ from controlpanel.live import hints
 from controlpanel.refusal import Refused
 from deployments.models import Deployment, Launch, Placement, Revision
 from deployments.proven import ran_with
-from deployments.services.jobs import wait_for
+from deployments.services.jobs import refuse_released, wait_for
 from hosts.models import Gpu, Host
 
 EDITABLE = (
@@ -58,7 +58,7 @@ def create_deployment(
     require(actor, Action.EDIT_DEPLOYMENT)
     if Deployment.objects.filter(name=deployment.name).exists():
         raise Refused(f"There is already a deployment named {deployment.name}.", hint="Choose another name.")
-    _check_cards(host, gpu_uuids)
+    check_cards(host, gpu_uuids)
     _check_need(deployment)
     deployment.profile = deployment.revision.profile
     deployment.port = deployment.revision.port
@@ -94,11 +94,12 @@ def update_deployment(
     Writes only what a form can hold: the row that was read may be old, and the fence must never fall.
     """
     require(actor, Action.EDIT_DEPLOYMENT)
-    _check_cards(host, gpu_uuids)
+    check_cards(host, gpu_uuids)
     _check_need(deployment)
     deployment.profile = deployment.revision.profile
     with transaction.atomic():
         before = Deployment.locked(deployment.pk)
+        refuse_released(before)
         _refuse_while_it_runs(before, revision=deployment.revision, host=host)
         deployment.port = deployment.revision.port
         deployment.save(update_fields=EDITABLE)
@@ -151,7 +152,8 @@ def _refuse_while_it_runs(before: Deployment, *, revision: Revision, host: Host)
         )
 
 
-def _check_cards(host: Host, gpu_uuids: list[str]) -> None:
+def check_cards(host: Host, gpu_uuids: list[str]) -> None:
+    """Raises Refused for a host on which nothing is started, and for cards that it has not."""
     if host.look_only:
         raise Refused(f"{host} is look-only: nothing is started or stopped there.", hint="Change that on its page.")
     known = set(Gpu.objects.filter(host=host).values_list("uuid", flat=True))

@@ -18,7 +18,7 @@ from controlpanel.live import hints
 from controlpanel.refusal import Refused
 from controlpanel.templatetags.words import duration
 from deployments import tasks
-from deployments.lifecycle import JobKind, JobState
+from deployments.lifecycle import JobKind, JobState, ServiceState
 from deployments.models import CardClaim, Deployment, Gate, Job, JobStep, Placement, PortClaim, Revision
 from deployments.steps.recipes import RECIPES
 
@@ -62,6 +62,7 @@ def insert_job(
     same_click = Job.objects.filter(requested_by=actor, request_key=job.request_key)
     if (other := same_click.first()) is not None:
         return _same(other, kind=JobKind(job.kind), deployment=deployment)
+    refuse_released(deployment)
     _check_target(deployment, job.revision)
     job.deployment, job.deployment_name = deployment, deployment.name
     job.requested_by, job.requested_by_name = actor, actor.get_username()
@@ -85,6 +86,15 @@ def _same(job: Job, *, kind: JobKind, deployment: Deployment) -> Job:
     if job.kind != kind or job.deployment_id != deployment.pk:
         raise Refused(f"This page has already asked for job {job.pk}.", hint="Load the page again, then ask.")
     return job
+
+
+def refuse_released(deployment: Deployment) -> None:
+    """Raises Refused for a deployment that the panel has let go of."""
+    if deployment.state == ServiceState.RELEASED:
+        raise Refused(
+            f"{deployment} is released: the panel has let go of it.",
+            hint="To take it back, look for servers on its host's page and attach the one that runs.",
+        )
 
 
 def _check_target(deployment: Deployment, target: Revision | None) -> None:

@@ -169,7 +169,8 @@ def last_jobs() -> QuerySet[Job]:
 
 def spare_cards() -> list[SpareCard]:
     """The cards that no deployment uses, once each even when a node and its container both show them."""
-    taken = {uuid for uuids in Placement.objects.values_list("gpu_uuids", flat=True) for uuid in uuids}
+    places = Placement.objects.exclude(deployment__state=ServiceState.RELEASED)
+    taken = {uuid for uuids in places.values_list("gpu_uuids", flat=True) for uuid in uuids}
     seen: dict[str, Gpu] = {}
     for gpu in Gpu.objects.filter(present=True).exclude(uuid__in=taken).select_related("host__via"):
         if gpu.uuid not in seen or gpu.host.transport != Host.TransportKind.PCT:

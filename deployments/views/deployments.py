@@ -22,6 +22,7 @@ from deployments.models import Deployment, Launch, Revision
 from deployments.views import board
 from deployments.views.measured import measured, proof
 from deployments.views.outcome import in_effect
+from deployments.views.servers import found_for
 from hosts.models import Host
 
 SHOWN = 20  # launches and jobs on a deployment's page; the rest is in the history
@@ -167,6 +168,7 @@ def _context(pk: int) -> dict[str, Any]:
         "partners": found.shares_with.all(),
         "secrets": found.secrets.filter(retired_at=None),
         "given": set(row.launch.requested.get("secrets", {}).values()) if row.launch else set(),
+        "attachable": found_for(row.deployment) if row.found and not row.active else None,
         "found_command": shlex.join(row.found["argv"]) if row.found else "",
         "in_effect": in_effect(told),
         "drift": drift(told, then, asked=row.unproven),

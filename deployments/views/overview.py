@@ -9,7 +9,8 @@ from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
 from controlpanel.access import Action, requires
-from deployments.lifecycle import JobState
+from deployments.lifecycle import JobState, ServiceState
+from deployments.models import Deployment
 from deployments.views import board
 from hosts.models import Host
 
@@ -23,7 +24,7 @@ def overview(request: HttpRequest) -> HttpResponse:
 
 
 def _context() -> dict[str, Any]:
-    rows = board.rows()
+    rows = board.rows(Deployment.objects.exclude(state=ServiceState.RELEASED))
     jobs = [row.active for row in rows if row.active]
     attention: dict[str, Any] = {
         "gates": list(board.open_gates()),

@@ -214,7 +214,7 @@ def parse_details(facts: Section, commands: Section | None) -> dict[int, Process
     lines: dict[int, list[str]] = {}
     for pid, line in FACT_LINE.findall(facts.text):
         lines.setdefault(int(pid), []).append(line)
-    argvs = _argvs(commands) if commands is not None else {}
+    argvs = parse_commands(commands) if commands is not None else {}
     return {pid: _detail(pid, "\n".join(found), argvs.get(pid, ())) for pid, found in lines.items()}
 
 
@@ -227,7 +227,7 @@ def _limits(text: str) -> dict[str, Limit]:
     return {name: Limit(soft, hard) for name, soft, hard in LIMIT_LINE.findall(text)}
 
 
-def _argvs(commands: Section) -> dict[int, tuple[str, ...]]:
+def parse_commands(commands: Section) -> dict[int, tuple[str, ...]]:
     """Arguments, each after the name of its file: what the arguments themselves hold does not matter."""
     found: dict[int, list[str]] = {}
     for piece in commands.content.split(b"\0"):

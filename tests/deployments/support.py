@@ -105,6 +105,8 @@ class FakeHost:
         self.transport.on(is_probe, reply=self._probe)
         self.transport.on(lambda call: b"read_flags()" in call.stdin, reply=self._flags)
         self.transport.on(lambda call: b"tell_sizes()" in call.stdin, reply=self._model)
+        self.transport.on(lambda call: b"look_at_server()" in call.stdin, reply=self._servers)
+        self.transport.on("cat", "/proc/self/environ", reply=Reply(stdout=b"PATH=/usr/bin:/bin\0"))
         self.pages |= {
             "/v1/completions": (200, COMPLETION),
             "/server_info": (200, b'{"kv_cache_dtype": "fp8", "tp": 2}'),
@@ -165,6 +167,16 @@ class FakeHost:
             return Reply(stdout="".join(f"{mark}{line}\n" for line in [*lines, "end"]).encode())
 
         return self._happens(name, work)
+
+    def _servers(self, call: Call) -> Reply:
+        """What the look for servers is told: everybody's command, then more of some."""
+        head = call.stdin.decode().partition("\n#")[0]
+        values = dict(word.partition("=")[::2] for word in shlex.split(head))
+        sections: dict[str, Content] = {"commands": self.machine.sections()["commands"]}
+        for pid in values["PIDS"].split():
+            program = self.machine.procs[int(pid)].command.split()[0]
+            sections |= {f"cwd.{pid}": "/srv", f"environ.{pid}": "PATH=/usr/bin:/bin\0", f"program.{pid}": program}
+        return Reply(stdout=frame_bytes(values["TOKEN"], sections))
 
     def _flags(self, call: Call) -> Reply:
         """What the reader of an engine's flags says; by default that the engine is not there."""

@@ -199,6 +199,28 @@ def test_the_launch_that_was_proven_is_what_the_engine_is_compared_with(
     assert "What serves differs from what was proven" not in text
 
 
+def test_one_click_attaches_what_runs(
+    deployment: Deployment, host: FakeHost, client_of: ClientOf, administrator: User, viewer: User
+) -> None:
+    host.machine.procs[100].command = f"{SGLANG} --context-length 4096"
+    host.pages["/server_info"] = (200, json.dumps(INFO).encode())
+    seen = look(deployment, host.machine)
+    text = page(client_of(administrator), f"/deployments/{deployment.pk}/")
+    assert f"Attach what runs to {deployment.name}" in text
+    assert "Attach what runs" not in page(client_of(viewer), f"/deployments/{deployment.pk}/")
+    path, key = f"/deployments/{deployment.pk}/attach/", f"{host.machine.boot}.100.1000"
+    assert client_of(administrator).post(path, {"server": "another"}).status_code == 409
+    assert client_of(viewer).post(path, {"server": key}).status_code == 403
+    assert client_of(administrator).post(path, {"server": key}).status_code == 302
+    launch = seen.live_launch
+    assert launch is not None and launch.pid == 100 and launch.effective["version"] == "0.5.9"
+    assert launch.revision is not None and launch.revision.argv[-2:] == ["--context-length", "4096"]
+    again = look(deployment, host.machine)
+    assert (again.state, again.found) == (ServiceState.SERVING, {})
+    text = page(client_of(administrator), f"/deployments/{deployment.pk}/")
+    assert "adopted" in text and "Attach what runs" not in text
+
+
 def test_one_that_does_not_tell_says_so(
     deployment: Deployment, host: FakeHost, client_of: ClientOf, viewer: User
 ) -> None:

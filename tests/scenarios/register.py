@@ -19,6 +19,4 @@ TITLES = {
     16: "port or cards busy for a while: measured, shown, gone on the moment they are free",
 }
 
-NOT_YET = {
-    14: "needs cloning, which comes with Move",
-}
+NOT_YET: dict[int, str] = {}

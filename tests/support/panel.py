@@ -11,7 +11,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -152,6 +152,9 @@ class Panel:
             with (
                 override_settings(DATA_DIR=self.directory),
                 mock.patch("deployments.tasks.ring", self.ring),
+                mock.patch("deployments.tasks.ring_look", self._ring_of("look_for_servers")),
+                mock.patch("deployments.tasks.ring_clone_check", self._ring_of("check_clone")),
+                mock.patch("deployments.tasks.ring_release", self._ring_of("release")),
                 mock.patch("hosts.tasks.ring_test", lambda number: None),
             ):
                 yield
@@ -164,6 +167,12 @@ class Panel:
         from deployments.tasks import advance
 
         self.send(advance, job_id)
+
+    def _ring_of(self, name: str) -> Callable[[int], None]:
+        """A doorbell of another task of the deployments."""
+        from deployments import tasks
+
+        return lambda number: self.send(getattr(tasks, name), number)
 
     def send(self, task: Task, *arguments: object) -> None:
         """Publish one message on the panel's broker."""

@@ -9,14 +9,14 @@ from deployments.decisions.stop_ladder import Record
 from deployments.engines.registry import ENGINES
 from deployments.plan.after_stop import Stopped, left_over, survivors
 from deployments.plan.cards import Held, holders
-from deployments.plan.marks import launch_of_log, marks
+from deployments.plan.marks import identity, launch_of, marks
 from deployments.plan.port import port_verdict
 from deployments.plan.serving import KnownLaunch, Serving, find_serving
 from deployments.plan.sharing import Rules
 from hosts.probe.facts import HostFacts
 from hosts.probe.frames import Unknown
 from hosts.probe.processes import ProcessTable
-from tests.deployments.machine import BOOT, Machine, Proc, idle_machine
+from tests.deployments.machine import BOOT, CARDS, OTHER_BOOT, Machine, Proc, idle_machine
 
 LAUNCH = "22222222-3333-4444-5555-666666666666"
 STRANGER, LOGIN, SERVICE = 1001, 1000, 990
@@ -118,8 +118,30 @@ def test_the_walk_over_the_files_tells_the_users_where_nothing_else_was_asked() 
 def test_root_of_a_container_is_root_as_its_node_sees_it() -> None:
     inside = replace(WORKER, uid=100_000, log=LAUNCH, pids=(901, 77))
     machine = Machine(procs={}).add(Proc(500, 50, "init", uid=100_000, pids=(500, 1)), inside)
-    assert launch_of_log(machine.facts()) == {901: LAUNCH}
+    assert launch_of(machine.facts(), ()) == {901: LAUNCH}
     machine.procs[901] = replace(inside, uid=100_033)
-    assert launch_of_log(machine.facts()) == {}, "some other user there"
+    assert launch_of(machine.facts(), ()) == {}, "some other user there"
     machine.procs[901] = replace(inside, pids=())
-    assert launch_of_log(machine.facts()) == {}, "not in a container"
+    assert launch_of(machine.facts(), ()) == {}, "not in a container"
+
+
+ADOPTED = identity(BOOT, 901, 9001)
+
+
+def test_a_server_that_was_adopted_is_known_by_its_identity() -> None:
+    machine = Machine(procs={}).add(replace(WORKER, uid=STRANGER))
+    assert launch_of(machine.facts(), (ADOPTED, LAUNCH)) == {901: ADOPTED}
+    assert launch_of(machine.facts(), (identity(BOOT, 901, 9002),)) == {}, "another process has its number"
+    assert launch_of(machine.facts(), (identity(OTHER_BOOT, 901, 9001),)) == {}, "of another boot"
+
+
+def test_in_a_container_it_is_known_to_the_node_by_its_number_there() -> None:
+    machine = Machine(procs={}).add(replace(WORKER, pid=4242, pids=(4242, 901)))
+    assert launch_of(machine.facts(), (ADOPTED,)) == {4242: ADOPTED}
+
+
+def test_it_holds_a_card_for_its_deployment() -> None:
+    machine = idle_machine().add(Proc(901, 9001, "python", "python -m sglang.launch_server", cards=(0,), parent=1))
+    labels = {CARDS[0]: "GPU 0"}
+    held = holders(machine.facts(), labels=labels, rules=Rules(frozenset({"chat"})), launches={ADOPTED: "chat"})
+    assert isinstance(held, Held) and [each.deployment for each in held.co_tenants] == ["chat"] and not held.strangers

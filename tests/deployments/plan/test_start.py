@@ -245,3 +245,43 @@ def test_what_is_stored_of_a_way_is_checked(text: str) -> None:
 def test_a_way_is_read_back() -> None:
     for text in ("", "wrapper", "transient", "unit chat.service", "compose llm/chat", "container chat", "run chat"):
         assert str(Way.of(text)) == text
+
+
+def test_what_looks_after_an_adopted_server_still_does() -> None:
+    machine = serving_machine()
+    machine.cgroups = CHAT
+    launched = KnownLaunch("abc", BOOT, 100, 1000, SAME.argv)
+    assert way(plan(machine, launch=launched, starter=unit_told())) == "transient", "the login's unit is around our own"
+    adopted = plan(machine, launch=replace(launched, adopted=True), starter=unit_told())
+    assert way(adopted) == "unit chat.service" and adopted.manager is not None
+    assert adopted.data["flags"] == [] and adopted.serving.is_launched
+
+
+BY_SCRIPT = unit_told("ExecStart=/opt/chat.sh")
+
+
+def test_what_a_units_script_has_started_already_it_starts_again() -> None:
+    machine = serving_machine()
+    machine.cgroups = CHAT
+    same = plan(machine, launch=None, starter=BY_SCRIPT)
+    assert way(same) == "unit chat.service" and not same.data["blocked"]
+    assert same.data["start"]["as_served"] is True and same.data["start"]["writes"] is None
+    for other in (
+        replace(SAME, argv=(*SAME.argv, "--context-length", "4096")),
+        replace(SAME, env={"NCCL_DEBUG": "WARN"}),
+        replace(SAME, workdir="/srv"),
+    ):
+        assert "by a script" in blocking(plan(machine, launch=None, starter=BY_SCRIPT, new=other))
+    changed = replace(BY_SCRIPT, shown={**BY_SCRIPT.shown, "NeedDaemonReload": "yes"})
+    assert "daemon-reload" in blocking(plan(machine, launch=None, starter=changed))
+    assert "as_served" not in plan(machine, launch=None, starter=unit_told()).data["start"]
+
+
+def test_so_does_a_container_whose_image_makes_the_flags() -> None:
+    machine = serving_machine()
+    machine.cgroups = {100: f"/docker/{ID}"}
+    made = ContainerTold("chat", ("/entrypoint.sh", "--small"), entrypoint=("/entrypoint.sh",), is_up=True)
+    same = plan(machine, launch=None, starter=made)
+    assert way(same) == "container chat" and not same.data["blocked"] and same.data["start"]["as_served"] is True
+    other = replace(SAME, argv=(*SAME.argv, "--context-length", "4096"))
+    assert "fixed when it was made" in blocking(plan(machine, launch=None, starter=made, new=other))

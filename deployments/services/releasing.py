@@ -1,0 +1,57 @@
+"""Let go of a deployment: what runs, runs on, and the panel looks no more."""
+
+from __future__ import annotations
+
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.utils import timezone
+
+from controlpanel import audit
+from controlpanel.access import Action, require
+from controlpanel.live import hints
+from controlpanel.refusal import Refused
+from deployments import tasks
+from deployments.lifecycle import LIVE_LAUNCH, LaunchState, ServiceState
+from deployments.models import Deployment, Launch
+from deployments.services.jobs import wait_for
+
+
+def release(deployment: Deployment, *, typed_name: str = "", actor: User, address: str) -> None:
+    """Let go at once; a worker then takes away what the panel has left on the host.
+
+    ``typed_name``: on production, the deployment's name. Raises Refused.
+    """
+    require(actor, Action.EDIT_DEPLOYMENT)
+    if deployment.production and typed_name.strip() != deployment.name:
+        raise Refused(f"{deployment} is a production deployment.", hint=f"Type its name, {deployment}, to confirm.")
+    who, now = actor.get_username(), timezone.now()
+    with transaction.atomic():
+        before = Deployment.locked(deployment.pk)
+        if before.state == ServiceState.RELEASED:
+            raise Refused(f"{deployment} is released already.")
+        if (job := before.active_job) is not None:
+            raise wait_for(job, f"{deployment} is not released while a job of it goes on.")
+        Launch.objects.filter(deployment=before, state__in=LIVE_LAUNCH).update(
+            state=LaunchState.ENDED, ended_at=now, end_reason=f"released by {who}: it runs on without the panel"
+        )
+        Deployment.objects.filter(pk=before.pk).update(
+            state=ServiceState.RELEASED,
+            state_since=now,
+            state_detail=f"Released by {who}. What runs, runs on; the panel looks no more.",
+            found={},
+            released={"at": now.isoformat(), "by": who},
+        )
+        audit.record("release", actor=actor, target=deployment, detail={"state": before.state}, address=address)
+        transaction.on_commit(lambda: tasks.ring_release(deployment.pk), robust=True)
+    hints.hint("overview")
+
+
+def tidy_up_again(deployment: Deployment, *, actor: User, address: str) -> None:
+    """Ask a worker once more to take away what was left on the host of a released deployment."""
+    require(actor, Action.EDIT_DEPLOYMENT)
+    with transaction.atomic():
+        now = Deployment.locked(deployment.pk)
+        if now.state != ServiceState.RELEASED or now.released.get("done_at"):
+            raise Refused("There is nothing left to take away.", hint="Look at its page again.")
+        audit.record("ask to tidy up", actor=actor, target=deployment, detail={}, address=address)
+        transaction.on_commit(lambda: tasks.ring_release(deployment.pk), robust=True)
