@@ -119,12 +119,7 @@ def page(browser: Browser, panel: RunningPanel) -> Iterator[Page]:
 
     opened.on("console", listen)
     opened.on("pageerror", lambda error: complaints.append(str(error)))
-    opened.goto(panel.sign_in_link)
-    opened.get_by_label("User name").fill("ana")
-    opened.get_by_label("Password", exact=True).fill("correct horse battery")
-    opened.get_by_label("Password again").fill("correct horse battery")
-    opened.get_by_role("button", name="Create the administrator").click()
-    opened.wait_for_url(panel.url + "/")
+    steps.sign_in(opened, panel.sign_in_link)
     yield opened
     context.close()
     assert not complaints
