@@ -1,7 +1,18 @@
 from django.urls import path
 
 from deployments.lifecycle import JobKind
-from deployments.views import deployments, flagcheck, history, job, jobplan, overview, profile_files, profiles, secrets
+from deployments.views import (
+    deployments,
+    flagcheck,
+    history,
+    job,
+    jobplan,
+    logfile,
+    overview,
+    profile_files,
+    profiles,
+    secrets,
+)
 
 app_name = "deployments"
 
@@ -29,10 +40,11 @@ urlpatterns = [
     path("deployments/<int:pk>/stop/", jobplan.ask, {"kind": JobKind.STOP}, name="plan_stop"),
     path("launches/<uuid:pk>/proven/", deployments.proven, name="proven"),
     path("jobs/", history.jobs, name="jobs"),
-    path("jobs/export.csv", history.export, name="jobs_csv"),
+    path("jobs/export.csv", history.export, {"kind": "csv"}, name="jobs_csv"),
+    path("jobs/export.json", history.export, {"kind": "json"}, name="jobs_json"),
     path("jobs/<int:pk>/", job.job, name="job"),
     path("jobs/<int:pk>/part/<str:part>/", job.part, name="job_part"),
     path("jobs/<int:pk>/gates/<int:gate_pk>/", job.answer, name="answer"),
     path("jobs/<int:pk>/cancel/", job.cancel, name="cancel"),
-    path("jobs/<int:pk>/log.txt", history.log_text, name="log_text"),
+    path("jobs/<int:pk>/log.txt", logfile.log_text, name="log_text"),
 ]

@@ -6,7 +6,7 @@ import sys
 
 from tests.bench import setting
 
-NAMES = ("restart", "release", "idle")
+NAMES = ("restart", "release", "idle", "history")
 
 
 def main() -> int:
@@ -17,10 +17,16 @@ def main() -> int:
         return 2
     directory = setting.prepare()
     try:
-        from tests.bench import bench_idle, bench_release, bench_restart
+        from tests.bench import bench_history, bench_idle, bench_release, bench_restart
 
+        benchmarks = {
+            "restart": bench_restart.run,
+            "release": bench_release.run,
+            "idle": bench_idle.run,
+            "history": bench_history.run,
+        }
         for name in only or NAMES:
-            {"restart": bench_restart.run, "release": bench_release.run, "idle": bench_idle.run}[name](directory)
+            benchmarks[name](directory)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
     return 0

@@ -164,6 +164,7 @@ def test_the_overview_tells_of_jobs_deployments_and_hosts(viewer: User) -> None:
     assert read("overview", cursor, viewer).items == []
     for change in (
         lambda: Job.objects.filter(pk=job.pk).update(version=5),
+        lambda: Job.objects.filter(pk=job.pk).update(state="succeeded"),
         lambda: Deployment.objects.update(state="crashed"),
         lambda: Deployment.objects.update(proven_revision=deployment.revision),
         lambda: Host.objects.update(reach="unreachable"),

@@ -1,6 +1,6 @@
 """Fills a panel with one of everything that pages show: ``python -m tests.e2e.seed``, on RELAUNCH_DATA_DIR.
 
-Prints the addresses of the pages, by name, as JSON. Nothing of it is on a real host: its address is one that nobody has.
+Prints the addresses of the pages, by name, as JSON. Nothing of it is on a real host: nobody has its address.
 """
 
 import json
