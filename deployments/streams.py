@@ -14,6 +14,7 @@ from django.utils import timezone
 from controlpanel.access import Action, may
 from controlpanel.live.protocol import LARGEST_BATCH, MOST_ITEMS, Cursor
 from controlpanel.live.streams import Batch, register
+from deployments import logreading
 from deployments.lifecycle import ACTIVE
 from deployments.models import Deployment, FlagCatalogue, Job, JobReading, LogChunk
 from hosts.models import Gpu, Host, HostTest
@@ -53,28 +54,9 @@ class JobLogStream(_Looks):
     def read(self, key: str, cursor: Cursor, user: User) -> Batch:
         """At most one batch; its last chunk's number is the next cursor."""
         after = cursor if isinstance(cursor, int) else 0
-        items: list[dict[str, Any]] = []
-        size = 0
         rows = LogChunk.objects.filter(job_id=_number(key), seq__gt=after).order_by("seq")
-        # A few large chunks fill a batch: read no more of them than that.
-        for chunk in rows.iterator(chunk_size=16):
-            size += len(chunk.text.encode(errors="replace"))
-            if items and (size > LARGEST_BATCH or len(items) == MOST_ITEMS):
-                return Batch(items, items[-1]["seq"], more=True)
-            items.append(log_item(chunk))
-        return Batch(items, items[-1]["seq"] if items else cursor)
-
-
-def log_item(chunk: LogChunk) -> dict[str, Any]:
-    """A chunk as pages get it."""
-    return {
-        "seq": chunk.seq,
-        "source": chunk.source,
-        "step": chunk.step,
-        "at": chunk.at.isoformat(),
-        "text": chunk.text,
-        "dropped": chunk.dropped,
-    }
+        chunks, more = logreading.fill(rows, size=LARGEST_BATCH, most=MOST_ITEMS)
+        return Batch([logreading.item(chunk) for chunk in chunks], chunks[-1].seq if chunks else cursor, more=more)
 
 
 class ReadingsStream(_Looks):

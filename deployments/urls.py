@@ -7,7 +7,7 @@ from deployments.views import (
     history,
     job,
     jobplan,
-    logfile,
+    log,
     overview,
     profile_files,
     profiles,
@@ -46,5 +46,7 @@ urlpatterns = [
     path("jobs/<int:pk>/part/<str:part>/", job.part, name="job_part"),
     path("jobs/<int:pk>/gates/<int:gate_pk>/", job.answer, name="answer"),
     path("jobs/<int:pk>/cancel/", job.cancel, name="cancel"),
-    path("jobs/<int:pk>/log.txt", logfile.log_text, name="log_text"),
+    path("jobs/<int:pk>/log.txt", log.log_text, name="log_text"),
+    path("jobs/<int:pk>/log.json", log.piece, name="log_piece"),
+    path("jobs/<int:pk>/log/find.json", log.find, name="log_find"),
 ]

@@ -3,6 +3,18 @@
 from django.conf import settings
 from django.db import migrations, models
 
+from deployments.loglines import LineCount
+
+
+def count_lines(apps, schema_editor):
+    """Number the lines of the logs that are there already."""
+    chunk = apps.get_model("deployments", "LogChunk")
+    for job in chunk.objects.order_by().values_list("job_id", flat=True).distinct().iterator():
+        count = LineCount()
+        for row in chunk.objects.filter(job_id=job).order_by("seq").iterator(chunk_size=64):
+            line, lines = count.take(row.source, row.text, dropped=row.dropped)
+            chunk.objects.filter(pk=row.pk).update(line=line, lines=lines)
+
 
 class Migration(migrations.Migration):
 
@@ -39,5 +51,20 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name='job',
             index=models.Index(fields=['created_at'], name='job_created_at'),
+        ),
+        migrations.AddField(
+            model_name='logchunk',
+            name='line',
+            field=models.PositiveIntegerField(default=1, help_text='The number of the first line that begins in it.'),
+        ),
+        migrations.AddField(
+            model_name='logchunk',
+            name='lines',
+            field=models.PositiveIntegerField(default=0, help_text='How many lines begin in it.'),
+        ),
+        migrations.RunPython(count_lines, migrations.RunPython.noop),
+        migrations.AddIndex(
+            model_name='logchunk',
+            index=models.Index(fields=['job', 'line'], name='log_line_of_job'),
         ),
     ]

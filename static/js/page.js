@@ -7,6 +7,7 @@ import { startTimes } from "./times.js";
 import { startNav } from "./nav.js";
 import { startCopy } from "./copy.js";
 import { startFields } from "./fields.js";
+import { startKeys } from "./keys.js";
 import { startScroll } from "./scroll.js";
 
 startNav();
@@ -15,3 +16,4 @@ startCopy();
 startFields();
 startScroll();
 startBuild();
+startKeys();

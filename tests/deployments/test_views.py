@@ -559,15 +559,15 @@ def test_the_page_of_a_job_outlives_its_deployment(client_of: ClientOf, viewer: 
     assert "Restart of gone" in client_of(viewer).get(f"/jobs/{job.pk}/").content.decode()
 
 
-def test_the_whole_log_downloads_with_and_without_colours(client_of: ClientOf, viewer: User) -> None:
+def test_the_whole_log_downloads_as_it_is_stored_and_without_colours(client_of: ClientOf, viewer: User) -> None:
     job = make_job(make_deployment(name="chat"))
     make_log(job, "Stopping.\n", source="panel")
-    make_log(job, "\x1b[31mred\x1b[0m one\n", "two\n")
+    make_log(job, "\x1b[31mred\x1b[0m one\r\n", "50 %\r100 %\n")
     client = client_of(viewer)
     answer = client.get(f"/jobs/{job.pk}/log.txt")
     assert answer["Content-Disposition"] == f'attachment; filename="job-{job.pk}-restart-chat.txt"'
-    assert b"".join(answer) == b"[relaunch] Stopping.\n\x1b[31mred\x1b[0m one\ntwo\n"
-    assert b"".join(client.get(f"/jobs/{job.pk}/log.txt?colors=no")) == b"[relaunch] Stopping.\nred one\ntwo\n"
+    assert b"".join(answer) == b"Stopping.\n\x1b[31mred\x1b[0m one\r\n50 %\r100 %\n"
+    assert b"".join(client.get(f"/jobs/{job.pk}/log.txt?colors=no")) == b"Stopping.\nred one\r\n50 %\r100 %\n"
 
 
 # --- The lists ------------------------------------------------------------------------------------------------------

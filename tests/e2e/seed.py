@@ -1,6 +1,7 @@
 """Fills a panel with one of everything that pages show: ``python -m tests.e2e.seed``, on RELAUNCH_DATA_DIR.
 
-Prints the addresses of the pages, by name, as JSON. Nothing of it is on a real host: nobody has its address.
+Prints the addresses of the pages, by name, as JSON. Nothing of it is on a real host: nobody has its address. With the
+number of a job and a text it adds that to the job's log.
 """
 
 import json
@@ -10,12 +11,16 @@ from typing import Any
 
 
 def main() -> None:
-    """Make the rows, print where they are shown."""
+    """Make the rows, print where they are shown; or say something in a job's log."""
     import django
 
     django.setup()
+    from deployments.models import Job
     from tests import factories
 
+    if len(sys.argv) > 2:
+        factories.make_log(Job.objects.get(pk=sys.argv[1]), sys.argv[2])
+        return
     host = factories.make_host(name="gpu-9", address="192.0.2.9")
     factories.make_key(host)
     findings = [{"key": "login", "status": "ok", "label": "Login", "text": "root by SSH", "fix": ""}]
@@ -85,7 +90,10 @@ def _jobs(deployment: Any, card: Any) -> dict[str, str]:
         asking, kind="not free", title="GPU 1 is not free", evidence=EVIDENCE, expires_at=now + timedelta(days=9),
         choices=[factories.make_choice("look", label="Look again"), kill],
     )  # fmt: skip
-    jobs = {"job": done, "job_failed": failed, "job_plan": waiting, "job_gate": asking}
+    long = factories.make_job(third, at_step=6, state="succeeded", ended_at=now)
+    factories.make_log(long, "Plan.\n", source="panel", step="plan")
+    factories.make_log(long, *long_log())
+    jobs = {"job_long": long, "job": done, "job_failed": failed, "job_plan": waiting, "job_gate": asking}
     return {name: f"/jobs/{job.pk}/" for name, job in jobs.items()}
 
 
@@ -93,6 +101,15 @@ def _log() -> list[str]:
     colours = "".join(f"\x1b[{30 + n}mcolour {n}\x1b[0m and \x1b[1;{90 + n}mbold\x1b[0m\n" for n in range(8))
     bars = "".join(f"\rloading weights {n} %" for n in range(0, 101, 10)) + "\n"
     return [colours, bars, *(f"INFO line {n}: <b>{'x' * (n % 300)}</b>\n" for n in range(1, 400))]
+
+
+def long_log() -> list[str]:
+    """40,000 lines in chunks of a hundred; a chunk of ten ends in the middle of a line, which the next one ends."""
+    lines = [f"[2026-11-30 12:00:00] INFO step {n}: loss {n % 97} <i>\n" for n in range(2, 40_002)]
+    chunks = ["".join(lines[at : at + 100]) for at in range(0, len(lines), 100)]
+    for number in range(0, len(chunks) - 1, 10):
+        chunks[number], chunks[number + 1] = chunks[number][:-9], chunks[number][-9:] + chunks[number + 1]
+    return chunks
 
 
 DIAGNOSIS = {
