@@ -15,6 +15,7 @@ from controlpanel.access import Action, may
 from controlpanel.live.protocol import LARGEST_BATCH, MOST_ITEMS, Cursor
 from controlpanel.live.streams import Batch, register
 from deployments import logreading
+from deployments.attention import attention
 from deployments.lifecycle import ACTIVE
 from deployments.models import Deployment, FlagCatalogue, Job, JobReading, LogChunk
 from hosts.models import Gpu, Host, HostTest
@@ -146,6 +147,22 @@ class OverviewStream(_Looks):
         return Batch(cursor=cursor) if version == cursor else Batch([{"version": version}], version)
 
 
+class AttentionStream:
+    """``attention``: what waits for this person and what failed, all of it when any of it changes."""
+
+    shared = False
+
+    def authorise(self, user: User, key: str) -> bool:
+        """Each sees their own."""
+        return may(user, Action.LOOK)
+
+    def read(self, key: str, cursor: Cursor, user: User) -> Batch:
+        """One item with all; the version is made of the keys."""
+        found = attention(user)
+        version = f"{zlib.crc32(repr([item['key'] for item in found]).encode()):08x}"
+        return Batch(cursor=cursor) if version == cursor else Batch([{"all": found}], version)
+
+
 class HostTestStream(_Looks):
     """``hosttest:ID``: one item when a host test has found something more."""
 
@@ -180,6 +197,7 @@ def register_streams() -> None:
         ("readings", ReadingsStream()),
         ("gpus", GpusStream()),
         ("overview", OverviewStream()),
+        ("attention", AttentionStream()),
         ("hosttest", HostTestStream()),
         ("flags", FlagsStream()),
     ):

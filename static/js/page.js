@@ -2,6 +2,7 @@
 import "./live.js";
 import "./gpus.js";
 import "./refetch.js";
+import { startAttention } from "./attention.js";
 import { startBuild } from "./build.js";
 import { startTimes } from "./times.js";
 import { startNav } from "./nav.js";
@@ -17,3 +18,4 @@ startFields();
 startScroll();
 startBuild();
 startKeys();
+startAttention();

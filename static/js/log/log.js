@@ -37,11 +37,14 @@ export function startLog(root) {
       say();
     },
   });
-  // Shows the line with an id; it is fetched when it is not held here.
+  // Shows the line with an id; it is fetched when it is not held here. Of several that were asked for the last one counts.
+  let wanted = "";
   const go = async (place, id) => {
     view.follow(false);
-    if (!lines.byId.has(id)) await win.show(place);
-    if (lines.byId.has(id)) view.show(lines.byId.get(id));
+    wanted = id;
+    await win.isIdle();
+    if (wanted === id && !lines.byId.has(id)) await win.show(place);
+    if (wanted === id && lines.byId.has(id)) view.show(lines.byId.get(id));
   };
   const goToStart = async () => {
     view.follow(false);

@@ -72,9 +72,13 @@ export class Window {
     });
   }
 
+  async isIdle() {
+    while (this.busy) await this.busy;
+  }
+
   // Another place: { line }, { around: seq }, or {} for the end.
   async show(place) {
-    while (this.busy) await this.busy;
+    await this.isIdle();
     await this.fetch(place, ({ items, older, newer }) => {
       [this.items, this.hasOlder] = [items, older];
       this.reaches(newer);
