@@ -6,11 +6,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
-from datetime import time as clock_time
 
 from django.db.models import Exists, OuterRef, Q, QuerySet
-from django.utils import timezone
 
+from controlpanel.times import midnight
 from deployments.models import Job, LogChunk
 
 PAGE = 50
@@ -56,9 +55,9 @@ def narrowed(wanted: Wanted) -> QuerySet[Job]:
     if wanted.person:
         jobs = jobs.filter(Q(requested_by_name=wanted.person) | Q(approved_by_name=wanted.person))
     if wanted.since:
-        jobs = _from(jobs, _midnight(wanted.since))
+        jobs = _from(jobs, midnight(wanted.since))
     if wanted.until and wanted.until < date.max:
-        jobs = _before(jobs, _midnight(wanted.until + timedelta(days=1)))
+        jobs = _before(jobs, midnight(wanted.until + timedelta(days=1)))
     return jobs
 
 
@@ -103,10 +102,6 @@ def _shown(keys: list[int]) -> list[Job]:
     """The jobs as a list shows them, newest first, without what only their own pages show."""
     jobs = Job.objects.filter(pk__in=keys).order_by("-pk").defer("plan", "traceback", "diagnosis", "hint")
     return list(jobs.select_related("revision__profile").prefetch_related("steps", "gates"))
-
-
-def _midnight(day: date) -> datetime:
-    return timezone.make_aware(datetime.combine(day, clock_time.min))
 
 
 def _from(jobs: QuerySet[Job], moment: datetime) -> QuerySet[Job]:
