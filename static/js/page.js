@@ -9,6 +9,7 @@ import { startNav } from "./nav.js";
 import { startCopy } from "./copy.js";
 import { startFields } from "./fields.js";
 import { startKeys } from "./keys.js";
+import { startPaper } from "./paper.js";
 import { startScroll } from "./scroll.js";
 
 startNav();
@@ -19,3 +20,4 @@ startScroll();
 startBuild();
 startKeys();
 startAttention();
+startPaper();

@@ -5,5 +5,7 @@ export function startPaper() {
     opened = [...document.querySelectorAll("main details:not([open])")].filter((part) => !part.querySelector("form"));
     for (const part of opened) part.open = true;
   });
-  addEventListener("afterprint", () => opened.forEach((part) => (part.open = false)));
+  addEventListener("afterprint", () => {
+    for (const part of opened) part.open = false;
+  });
 }

@@ -60,7 +60,7 @@ export class Lines {
 
   push(item, n, raw, number) {
     const shown = lastState(raw);
-    const line = { id: `${item.seq}-${n}`, number, source: item.source, at: item.at, raw, shown, plain: plainText(shown), edition: 0 };
+    const line = { id: `${item.seq}-${n}`, number, source: item.source, at: item.at, raw, shown, plain: plainText(shown) };
     this.byId.set(line.id, this.all.length);
     this.all.push(line);
   }
@@ -72,7 +72,6 @@ export class Lines {
     // The states before the last one are forgotten, or a progress bar of an hour would be kept whole.
     line.raw = raw.endsWith("\r") ? `${line.shown}\r` : line.shown;
     line.plain = plainText(line.shown);
-    line.edition += 1;
     return index;
   }
 

@@ -27,8 +27,6 @@ export class View {
   // The lines are others now: what was looked at stays where it is.
   replaced() {
     this.heights.forgetFrom(0);
-    this.drawn.clear();
-    this.rows.replaceChildren();
     const index = this.lines.byId.get(this.anchor.id);
     if (!this.following && index !== undefined) {
       this.space.style.height = `${this.heights.total()}px`;
@@ -87,8 +85,8 @@ export class View {
     const last = Math.min(lines.all.length - 1, heights.indexAt(box.scrollTop + box.clientHeight) + SPARE);
     this.rows.style.transform = `translateY(${heights.top(first)}px)`;
     const kept = new Map();
-    for (let index = first; index <= last; index += 1) kept.set(index, this.rowAt(index));
-    for (const [index, row] of this.drawn) if (kept.get(index) !== row) row.remove();
+    for (let index = first; index <= last; index += 1) kept.set(lines.all[index].id, this.rowOf(lines.all[index]));
+    for (const [id, row] of this.drawn) if (kept.get(id) !== row) row.remove();
     let place = this.rows.firstElementChild;
     for (const row of kept.values()) {
       if (row === place) place = place.nextElementSibling;
@@ -104,12 +102,12 @@ export class View {
     this.anchor = { id: this.lines.all[index]?.id ?? "", offset: this.box.scrollTop - this.heights.top(index) };
   }
 
-  rowAt(index) {
-    const line = this.lines.all[index];
-    let row = this.drawn.get(index);
-    if (!row || row.edition !== line.edition) {
+  // The row that is drawn already, unless its line has grown since.
+  rowOf(line) {
+    let row = this.drawn.get(line.id);
+    if (row?.shown !== line.shown) {
       row = rowOf(line, { needle: this.needle });
-      row.edition = line.edition;
+      row.shown = line.shown;
     }
     row.classList.toggle("ln-current", line.id === this.current);
     row.classList.toggle("ln-target", line.id === this.target);

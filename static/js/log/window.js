@@ -1,6 +1,6 @@
 // The part of the log that is held here: chunks without a gap, near to what is looked at. What comes before and after them
 // is fetched by key, and what is far away is let go, so that a log of a million lines is as light as a short one.
-const MOST_LINES = 12_000, MOST_LETTERS = 3_000_000, SLACK = 1.25;
+const MOST_LINES = 4_000, MOST_LETTERS = 1_000_000, SLACK = 1.25;
 
 export class Window {
   // onChange(kind): "more" (lines were added at the end, or the last one has grown: from index `changed` on), "other" (the
