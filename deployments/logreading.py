@@ -93,7 +93,7 @@ def around(job: Job, seq: int, *, step: str = "") -> Piece:
 
 def chunk_of_line(job: Job, line: int) -> int:
     """The chunk in which a line begins: the nearest one when there is no such line, 0 for an empty log."""
-    rows = LogChunk.objects.filter(job=job, line__lte=max(1, line), lines__gt=0).order_by("-line", "-seq")
+    rows = LogChunk.objects.filter(job=job, line__lte=max(1, line)).order_by("-line", "-seq")
     return rows.values_list("seq", flat=True).first() or 0
 
 

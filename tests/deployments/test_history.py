@@ -100,6 +100,14 @@ def test_logs_are_read_until_the_page_is_full() -> None:
     assert keys(rest) == [job.pk for job in reversed(jobs[:3])] and rest.older is None
 
 
+def test_a_page_that_is_just_full_leads_on_to_the_next_match() -> None:
+    jobs = many(20)
+    for job in (*jobs[-3:], jobs[-5], jobs[0]):
+        make_log(job, "weights\n")
+    page = history.page(Wanted(text="weights"), before=None, clock=lambda: 0.0)
+    assert len(page.jobs) == history.PAGE and page.older == jobs[-5].pk
+
+
 def test_a_search_that_takes_long_says_how_far_it_has_come_and_goes_on_there() -> None:
     jobs = many(2 * history.FEW + 1)
     make_log(jobs[0], "NCCL timeout\n")

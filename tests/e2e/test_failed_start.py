@@ -1,6 +1,5 @@
 """A start that fails, and one that takes long, as a teammate sees them in a real browser."""
 
-
 import pytest
 from playwright.sync_api import Page, expect
 
