@@ -10,6 +10,8 @@ handler500 = "controlpanel.views.errors.failed"
 
 _own = [
     path("audit/", audit.audit, name="audit"),
+    path("audit/export.csv", audit.export, {"kind": "csv"}, name="audit_csv"),
+    path("audit/export.json", audit.export, {"kind": "json"}, name="audit_json"),
     path("healthz", health.healthz, name="healthz"),
     path("login/", signin.log_in, name="login"),
     path("logout/", signin.log_out, name="logout"),

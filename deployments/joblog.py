@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from django.db import transaction
-from django.db.models import F, Max
+from django.db.models import F
 from django.utils.crypto import constant_time_compare, salted_hmac
 
 from controlpanel.live import hints
 from controlpanel.masking import StreamMasker, mask_text, mask_values
+from deployments.loglines import LineCount
 from deployments.models import Job, Launch, LogChunk
 from deployments.models.job import Claim
 from deployments.remote.script import Said
@@ -68,7 +69,7 @@ class JobLog:
     def __init__(self, claim: Claim) -> None:
         self._claim = claim
         self.job_id = claim.job_id
-        self._next = (LogChunk.objects.filter(job_id=claim.job_id).aggregate(last=Max("seq"))["last"] or 0) + 1
+        self._next, self._count = _counted(claim.job_id)
         self._waiting: list[LogChunk] = []
         self._writes: list[Callable[[], object]] = []
         self.known = values_to_hide(claim.job_id)
@@ -122,7 +123,7 @@ class JobLog:
         """
         waiting, self._waiting = self._waiting, []
         writes, self._writes = self._writes, []
-        stored = [*waiting, *chunks]
+        stored, count = [*waiting, *chunks], self._count.copy()
         if writes:
             fields.setdefault("version", F("version") + 1)
         try:
@@ -131,6 +132,7 @@ class JobLog:
                     raise LeaseLost
                 for seq, chunk in enumerate(stored, self._next):
                     chunk.job_id, chunk.seq = self.job_id, seq
+                    chunk.line, chunk.lines = count.take(chunk.source, chunk.text, dropped=chunk.dropped)
                 LogChunk.objects.bulk_create(stored)
                 for write in writes:
                     write()
@@ -139,7 +141,7 @@ class JobLog:
             self._waiting = [*waiting, *self._waiting]
             self._writes = [*writes, *self._writes]
             raise
-        self._next += len(stored)
+        self._next, self._count = self._next + len(stored), count
         if stored:
             hints.hint(f"joblog:{self.job_id}")
         if writes:
@@ -148,6 +150,19 @@ class JobLog:
     def server(self, launch: Launch, *, step: str) -> ServerLog:
         """Where the bytes of this launch's own log go; it goes on where an earlier worker stopped."""
         return ServerLog(self, launch, step)
+
+
+def _counted(job_id: int) -> tuple[int, LineCount]:
+    """The number of the next chunk of a job's log, and its lines so far."""
+    chunks = LogChunk.objects.filter(job_id=job_id).order_by("-seq")
+    last = chunks.only("seq", "line", "lines").first()
+    if last is None:
+        return 1, LineCount()
+    # The panel's own lines always end.
+    servers = chunks.filter(source=LogChunk.Source.SERVER).exclude(text="", dropped=0)
+    text = servers.values_list("text", flat=True).first() or ""
+    is_open = text != "" and not text.endswith("\n")
+    return last.seq + 1, LineCount(last.line + last.lines, {LogChunk.Source.SERVER} if is_open else set())
 
 
 class ServerLog:

@@ -9,12 +9,14 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.contrib.auth.models import User
-from django.db.models import Max, Sum
 from django.utils import timezone
 
 from controlpanel.access import Action, may
 from controlpanel.live.protocol import LARGEST_BATCH, MOST_ITEMS, Cursor
 from controlpanel.live.streams import Batch, register
+from deployments import logreading
+from deployments.attention import attention
+from deployments.lifecycle import ACTIVE
 from deployments.models import (
     CloneCheck,
     Deployment,
@@ -62,28 +64,9 @@ class JobLogStream(_Looks):
     def read(self, key: str, cursor: Cursor, user: User) -> Batch:
         """At most one batch; its last chunk's number is the next cursor."""
         after = cursor if isinstance(cursor, int) else 0
-        items: list[dict[str, Any]] = []
-        size = 0
         rows = LogChunk.objects.filter(job_id=_number(key), seq__gt=after).order_by("seq")
-        # A few large chunks fill a batch: read no more of them than that.
-        for chunk in rows.iterator(chunk_size=16):
-            size += len(chunk.text.encode(errors="replace"))
-            if items and (size > LARGEST_BATCH or len(items) == MOST_ITEMS):
-                return Batch(items, items[-1]["seq"], more=True)
-            items.append(log_item(chunk))
-        return Batch(items, items[-1]["seq"] if items else cursor)
-
-
-def log_item(chunk: LogChunk) -> dict[str, Any]:
-    """A chunk as pages get it."""
-    return {
-        "seq": chunk.seq,
-        "source": chunk.source,
-        "step": chunk.step,
-        "at": chunk.at.isoformat(),
-        "text": chunk.text,
-        "dropped": chunk.dropped,
-    }
+        chunks, more = logreading.fill(rows, size=LARGEST_BATCH, most=MOST_ITEMS)
+        return Batch([logreading.item(chunk) for chunk in chunks], chunks[-1].seq if chunks else cursor, more=more)
 
 
 class ReadingsStream(_Looks):
@@ -164,11 +147,29 @@ class OverviewStream(_Looks):
 
     def read(self, key: str, cursor: Cursor, user: User) -> Batch:
         """The version is put together from what the page is made of."""
-        jobs = Job.objects.aggregate(last=Max("pk"), versions=Sum("version"))
+        # Not all jobs: of a long history that would take half a second, every two seconds and for each page.
+        last = Job.objects.order_by("-pk").values_list("pk", flat=True).first()
+        jobs = list(Job.objects.filter(state__in=ACTIVE).order_by("pk").values_list("pk", "version", "state"))
         states = list(Deployment.objects.order_by("pk").values_list("pk", "state", "revision_id", "proven_revision_id"))
         reach = list(Host.objects.order_by("pk").values_list("pk", "reach"))
-        version = str(hash((jobs["last"], jobs["versions"], tuple(states), tuple(reach))))
+        version = str(hash((last, tuple(jobs), tuple(states), tuple(reach))))
         return Batch(cursor=cursor) if version == cursor else Batch([{"version": version}], version)
+
+
+class AttentionStream:
+    """``attention``: what waits for this person and what failed, all of it when any of it changes."""
+
+    shared = False
+
+    def authorise(self, user: User, key: str) -> bool:
+        """Each sees their own."""
+        return may(user, Action.LOOK)
+
+    def read(self, key: str, cursor: Cursor, user: User) -> Batch:
+        """One item with all; the version is made of the keys."""
+        found = attention(user)
+        version = f"{zlib.crc32(repr([item['key'] for item in found]).encode()):08x}"
+        return Batch(cursor=cursor) if version == cursor else Batch([{"all": found}], version)
 
 
 class HostTestStream(_Looks):
@@ -239,6 +240,7 @@ def register_streams() -> None:
         ("readings", ReadingsStream()),
         ("gpus", GpusStream()),
         ("overview", OverviewStream()),
+        ("attention", AttentionStream()),
         ("hosttest", HostTestStream()),
         ("flags", FlagsStream()),
         ("model", ModelStream()),

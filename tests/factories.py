@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from deployments.joblog import pieces_of
 from deployments.lifecycle import JobKind, JobState, StepState
+from deployments.loglines import LineCount
 from deployments.models import (
     Benchmark,
     Check,
@@ -183,13 +184,16 @@ def make_launch(deployment: Deployment, **values: Any) -> Launch:
     return Launch.objects.create(deployment=deployment, **(usual | values))
 
 
-def make_log(job: Job, *texts: str, source: str = "server") -> list[LogChunk]:
+def make_log(job: Job, *texts: str, source: str = "server", step: str = "launch") -> list[LogChunk]:
     """Pieces of a job's log, numbered after those it has."""
+    count = LineCount()
+    for chunk in job.log.order_by("seq"):
+        count.take(chunk.source, chunk.text)
     first = job.log.count() + 1
-    chunks = [
-        LogChunk(job=job, seq=first + number, source=source, text=text, step="launch")
-        for number, text in enumerate(texts)
-    ]
+    chunks = []
+    for seq, text in enumerate(texts, first):
+        line, lines = count.take(source, text)
+        chunks.append(LogChunk(job=job, seq=seq, source=source, text=text, step=step, line=line, lines=lines))
     return LogChunk.objects.bulk_create(chunks)
 
 

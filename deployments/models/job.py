@@ -88,7 +88,17 @@ class Job(models.Model):
             ),
             models.UniqueConstraint(fields=["requested_by", "request_key"], name="one_job_per_click"),
         ]
-        indexes = [models.Index(fields=["state", "ring_at"])]
+        indexes = [
+            models.Index(fields=["state", "ring_at"]),
+            # The history is read by one of these from its newest job on; by a time it is found where to begin.
+            models.Index(fields=["deployment_name", "id"], name="job_of_deployment"),
+            models.Index(fields=["host_name", "id"], name="job_of_host"),
+            models.Index(fields=["kind", "id"], name="job_of_kind"),
+            models.Index(fields=["state", "id"], name="job_of_state"),
+            models.Index(fields=["requested_by_name", "id"], name="job_requested_by"),
+            models.Index(fields=["approved_by_name", "id"], name="job_approved_by"),
+            models.Index(fields=["created_at"], name="job_created_at"),
+        ]
 
     def __str__(self) -> str:
         return f"job {self.pk}: {self.kind} {self.deployment_name}"

@@ -24,12 +24,15 @@ class LogChunk(models.Model):
     offset = models.PositiveBigIntegerField(default=0, help_text="First byte in the host's file (server chunks).")
     length = models.PositiveBigIntegerField(default=0, help_text="Bytes of the host's file that this chunk stands for.")
     dropped = models.PositiveBigIntegerField(default=0, help_text="Of these, bytes declared dropped.")
+    line = models.PositiveIntegerField(default=1, help_text="The number of the first line that begins in it.")
+    lines = models.PositiveIntegerField(default=0, help_text="How many lines begin in it.")
     text = models.TextField()
     at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
         ordering = ["job_id", "seq"]
         constraints = [models.UniqueConstraint(fields=["job", "seq"], name="log_seq_once")]
+        indexes = [models.Index(fields=["job", "line"], name="log_line_of_job")]
 
     def __str__(self) -> str:
         return f"log {self.seq} of job {self.job_id}"

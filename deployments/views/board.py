@@ -195,6 +195,13 @@ def troubled_hosts() -> QuerySet[Host]:
     return (Host.objects.filter(reach=Host.Reach.UNREACHABLE) | Host.objects.exclude(gpu_problem="")).distinct()
 
 
+def news(now: list[Job] | None = None) -> list[Job]:
+    """The last jobs of deployments that ended badly within a day, where nothing is under way (``now``) since."""
+    busy = {job.deployment_id for job in (jobs_now() if now is None else now)}
+    recent = last_jobs().filter(state__in=BAD_ENDS, ended_at__gt=timezone.now() - RECENT)
+    return [job for job in recent if job.deployment_id not in busy and _is_bad_end(job)]
+
+
 @dataclass(frozen=True)
 class Strip:
     """The line on top of every page: the most urgent job, and how many more there are."""
@@ -206,11 +213,9 @@ class Strip:
 
 def strip() -> Strip:
     """What waits for a person outranks a failure of the last day, that one lost contact, and that one progress."""
-    now = {job.deployment_id: job for job in jobs_now()}
-    recent = last_jobs().filter(state__in=BAD_ENDS, ended_at__gt=timezone.now() - RECENT)
-    news = [job for job in recent if job.deployment_id not in now and _is_bad_end(job)]
+    now = list(jobs_now())
     rank = {JobState.WAITING: 0, JobState.UNKNOWN: 2, JobState.RUNNING: 3, JobState.QUEUED: 4}
-    jobs = sorted([*news, *now.values()], key=lambda job: rank.get(JobState(job.state), 1))
+    jobs = sorted([*news(now), *now], key=lambda job: rank.get(JobState(job.state), 1))
     if not jobs:
         return Strip(None, None, 0)
     return Strip(jobs[0], job_word(jobs[0]), len(jobs) - 1)

@@ -12,7 +12,7 @@ from django.views.decorators.http import require_GET, require_POST
 
 from controlpanel.access import Action, may, requires
 from controlpanel.views.asking import asking
-from deployments import services
+from deployments import logreading, services
 from deployments.models import Gate, Job
 from deployments.views import board
 from deployments.views.gatecard import gate_card, why_is_missing
@@ -20,7 +20,6 @@ from deployments.views.outcome import outcome
 from deployments.views.words import job_word
 
 PARTS = ("header", "gate", "steps", "outcome")
-LAST_LINES = 200  # chunks shown to a browser without JavaScript
 
 
 @require_GET
@@ -96,8 +95,12 @@ def _job(pk: int) -> Job:
 
 
 def _page(request: HttpRequest, job: Job, *, status: int = 200, **more: Any) -> HttpResponse:
-    context = _context(request, job) | {"last_lines": reversed(job.log.order_by("-seq")[:LAST_LINES])}
-    return render(request, "deployments/job.html", context | more, status=status)
+    log = {
+        "log_begins_after": logreading.tail_begins_after(job),
+        "log_end": logreading.end(job).chunks,  # for a browser without JavaScript
+        "log_steps": [*dict.fromkeys(step.name for step in job.steps.all())],
+    }
+    return render(request, "deployments/job.html", _context(request, job) | log | more, status=status)
 
 
 def _context(request: HttpRequest, job: Job) -> dict[str, Any]:

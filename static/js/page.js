@@ -2,11 +2,14 @@
 import "./live.js";
 import "./gpus.js";
 import "./refetch.js";
+import { startAttention } from "./attention.js";
 import { startBuild } from "./build.js";
 import { startTimes } from "./times.js";
 import { startNav } from "./nav.js";
 import { startCopy } from "./copy.js";
 import { startFields } from "./fields.js";
+import { startKeys } from "./keys.js";
+import { startPaper } from "./paper.js";
 import { startScroll } from "./scroll.js";
 
 startNav();
@@ -15,3 +18,6 @@ startCopy();
 startFields();
 startScroll();
 startBuild();
+startKeys();
+startAttention();
+startPaper();

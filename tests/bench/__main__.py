@@ -6,7 +6,7 @@ import sys
 
 from tests.bench import setting
 
-NAMES = ("restart", "release", "idle", "benchmark")
+NAMES = ("restart", "release", "idle", "benchmark", "history")
 
 
 def main() -> int:
@@ -17,13 +17,14 @@ def main() -> int:
         return 2
     directory = setting.prepare()
     try:
-        from tests.bench import bench_benchmark, bench_idle, bench_release, bench_restart
+        from tests.bench import bench_benchmark, bench_history, bench_idle, bench_release, bench_restart
 
         ways = {
             "restart": bench_restart.run,
             "release": bench_release.run,
             "idle": bench_idle.run,
             "benchmark": bench_benchmark.run,
+            "history": bench_history.run,
         }
         for name in only or NAMES:
             ways[name](directory)

@@ -15,11 +15,11 @@ from hypothesis.extra.django import TestCase
 from controlpanel.live.consumer import LARGEST_FRAME
 from controlpanel.live.protocol import encode
 from controlpanel.masking import mask_text
+from deployments import logreading
 from deployments.joblog import CHUNK_BYTES, OVERLAP, JobLog, LeaseLost, LogReplaced, ServerLog
 from deployments.lifecycle import JobState
 from deployments.models import Job, Launch, LogChunk
 from deployments.models.job import Claim
-from deployments.streams import log_item
 from tests.factories import make_deployment, make_job, make_launch, text_of
 
 pytestmark = pytest.mark.django_db
@@ -260,7 +260,10 @@ def test_every_chunk_of_a_line_without_end_fits_a_live_frame(letter: str) -> Non
     log.feed(0, data.encode())
     log.flush()
     rows = list(LogChunk.objects.order_by("seq"))
-    assert max(len(encode({"s": "joblog:1", "items": [log_item(row)], "cursor": 1})) for row in rows) <= LARGEST_FRAME
+    assert (
+        max(len(encode({"s": "joblog:1", "items": [logreading.item(row)], "cursor": 1})) for row in rows)
+        <= LARGEST_FRAME
+    )
     assert "".join(row.text for row in rows) == text_of(launch) == mask_text(data)
     assert sizes(launch) == (len(data.encode()), 0)
 

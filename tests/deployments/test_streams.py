@@ -70,7 +70,7 @@ def test_a_log_comes_whole_and_in_order(viewer: User) -> None:
     make_log(other, "not this\n")
     items = read_all(f"joblog:{job.pk}", viewer)
     assert [item["text"] for item in items] == [f"line {n}\n" for n in range(MOST_ITEMS * 2 + 5)]
-    assert items[0].keys() == {"seq", "source", "step", "at", "text", "dropped"}
+    assert items[0].keys() == {"seq", "source", "step", "at", "line", "lines", "text", "dropped"}
 
 
 def test_large_chunks_make_small_batches_and_none_is_left_out(viewer: User) -> None:
@@ -164,6 +164,7 @@ def test_the_overview_tells_of_jobs_deployments_and_hosts(viewer: User) -> None:
     assert read("overview", cursor, viewer).items == []
     for change in (
         lambda: Job.objects.filter(pk=job.pk).update(version=5),
+        lambda: Job.objects.filter(pk=job.pk).update(state="succeeded"),
         lambda: Deployment.objects.update(state="crashed"),
         lambda: Deployment.objects.update(proven_revision=deployment.revision),
         lambda: Host.objects.update(reach="unreachable"),

@@ -17,6 +17,7 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
 from lab.fleet import Fleet
 from lab.host import Host
 from tests.e2e import steps
+from tests.e2e.looking import SIZES, Seeded
 from tests.support.fixtures import fleet
 from tests.support.waiting import until
 
@@ -119,12 +120,7 @@ def page(browser: Browser, panel: RunningPanel) -> Iterator[Page]:
 
     opened.on("console", listen)
     opened.on("pageerror", lambda error: complaints.append(str(error)))
-    opened.goto(panel.sign_in_link)
-    opened.get_by_label("User name").fill("ana")
-    opened.get_by_label("Password", exact=True).fill("correct horse battery")
-    opened.get_by_label("Password again").fill("correct horse battery")
-    opened.get_by_role("button", name="Create the administrator").click()
-    opened.wait_for_url(panel.url + "/")
+    steps.sign_in(opened, panel.sign_in_link)
     yield opened
     context.close()
     assert not complaints
@@ -136,3 +132,20 @@ def gpu2(page: Page, fleet: Fleet) -> Host:
     machine = fleet.host("gpu2")
     steps.add_ssh_host(page, machine)
     return machine
+
+
+@pytest.fixture(scope="package")
+def seeded(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seeded]:
+    """A panel of its own with one of everything, and somebody who is signed in."""
+    panel = RunningPanel(tmp_path_factory.mktemp("seeded"))
+    panel.start()
+    context = browser.new_context(viewport=SIZES["desk"], base_url=panel.url)
+    page = context.new_page()
+    page.set_default_timeout(20_000)
+    made = Seeded(panel.url, panel.directory, context, page)
+    made.listen()
+    steps.sign_in(page, panel.sign_in_link)
+    made.seed()
+    yield made
+    context.close()
+    panel.stop()

@@ -38,6 +38,7 @@ def main() -> int:
 
 
 def _draw(url: str, link: str) -> None:
+    from tests.e2e import steps
     from tests.e2e.conftest import CHROMIUM, QUIET
 
     PICTURES.mkdir(parents=True, exist_ok=True)
@@ -49,18 +50,9 @@ def _draw(url: str, link: str) -> None:
         context = browser.new_context(viewport=DESK, base_url=url)
         page = context.new_page()
         page.set_default_timeout(30_000)
-        _sign_in(page, link)
+        steps.sign_in(page, link)
         _story(context, page)
         browser.close()
-
-
-def _sign_in(page: Page, link: str) -> None:
-    page.goto(link)
-    page.get_by_label("User name").fill("ana")
-    page.get_by_label("Password", exact=True).fill("correct horse battery")
-    page.get_by_label("Password again").fill("correct horse battery")
-    page.get_by_role("button", name="Create the administrator").click()
-    page.wait_for_url("**/")
 
 
 def _story(context: BrowserContext, page: Page) -> None:

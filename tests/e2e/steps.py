@@ -19,6 +19,16 @@ def main(page: Page) -> Locator:
     return page.locator("main")
 
 
+def sign_in(page: Page, link: str) -> None:
+    """By the one-time link, as the first administrator, to the overview."""
+    page.goto(link)
+    page.get_by_label("User name").fill("ana")
+    page.get_by_label("Password", exact=True).fill("correct horse battery")
+    page.get_by_label("Password again").fill("correct horse battery")
+    page.get_by_role("button", name="Create the administrator").click()
+    page.wait_for_url("**/")
+
+
 def add_ssh_host(page: Page, machine: Host) -> None:
     """Address, fingerprint, key, test: the wizard from its first step to green findings."""
     page.goto("/hosts/add/")

@@ -1,15 +1,18 @@
-// The log viewer: puts lines, view, search and switches together.
+// The log viewer: puts lines, window, view, search and switches together.
 import { Lines } from "./lines.js";
 import { Search } from "./search.js";
 import { View } from "./view.js";
+import { Window } from "./window.js";
+import { isTyping } from "../keys.js";
+
+const PRINTED = 200; // lines on paper
 
 export function startLog(root) {
   const find = (name) => root.querySelector(`[data-log-${name}]`);
   const lines = new Lines();
   let unseen = 0;
   const say = () => {
-    const count = lines.all.length;
-    if (count) find("lines").textContent = `${count.toLocaleString()} line${count === 1 ? "" : "s"}`;
+    if (win.total) find("lines").textContent = `${win.total.toLocaleString()} line${win.total === 1 ? "" : "s"}`;
     find("follow").hidden = view.following;
     const news = unseen ? `, ${unseen.toLocaleString()} new` : "";
     find("follow-word").textContent = `Not following${news}. Follow again (F)`;
@@ -17,24 +20,67 @@ export function startLog(root) {
   const view = new View(root, lines, {
     onFollow(on) {
       if (on) unseen = 0;
+      if (on && win.hasNewer) win.show({});
+      say();
+    },
+    onEdge: (edge) => (edge === "older" ? win.fetchOlder() : win.fetchNewer()),
+    isEnd: () => !win.hasNewer,
+  });
+  const win = new Window(lines, {
+    url: root.dataset.log,
+    hasOlder: Number(root.dataset.cursor) > 0,
+    isFollowing: () => view.following,
+    onChange(kind, changed) {
+      if (kind === "more") view.changedFrom(changed);
+      else if (kind === "other") view.replaced();
+      else view.ask();
       say();
     },
   });
-  const search = new Search(root, lines, view);
-  const jump = linkedLine(lines, view);
+  // Shows the line with an id; it is fetched when it is not held here. Of several that were asked for the last one counts.
+  let wanted = "";
+  const go = async (place, id) => {
+    view.follow(false);
+    wanted = id;
+    await win.isIdle();
+    if (wanted === id && !lines.byId.has(id)) await win.show(place);
+    if (wanted === id && lines.byId.has(id)) view.show(lines.byId.get(id));
+  };
+  const goToStart = async () => {
+    view.follow(false);
+    if (win.hasOlder) await win.show({ line: 1 });
+    view.show(0);
+  };
+  const search = new Search(root, view, { win, go });
+  followLinks(lines, view, { win, go });
 
+  let isFirst = true; // what was written before the page was opened is no news
   root.addEventListener("live", (event) => {
     const before = lines.all.length;
-    view.changedFrom(lines.add(event.detail.items));
-    if (!view.following) unseen += lines.all.length - before;
+    const elsewhere = win.hear(event.detail.items);
+    if (!view.following && !isFirst) unseen += elsewhere + Math.max(0, lines.all.length - before);
+    isFirst = false;
     search.look();
-    jump();
     say();
   });
   find("follow").addEventListener("click", () => view.follow(true));
   find("view").addEventListener("keydown", (event) => {
-    if (event.key === "f" && !event.ctrlKey && !event.metaKey && !event.altKey) view.follow(true);
+    if (event.key === "Home") goToStart();
+    else if (event.key === "End") view.follow(true);
+    else return;
+    event.preventDefault();
   });
+  document.addEventListener("keydown", (event) => event.key === "f" && !isTyping(event) && view.follow(true));
+  find("step").addEventListener("change", (event) => {
+    win.step = event.target.value;
+    win.show({}).then(() => view.follow(true));
+    search.begin();
+  });
+  startSwitches(root, find, view);
+  addEventListener("beforeprint", () => print(find("print"), lines));
+}
+
+function startSwitches(root, find, view) {
   startSwitch(find("wrap"), { name: "log-wrap", usual: innerWidth < 860, set: (on) => view.setWrap(on) });
   startSwitch(find("times"), {
     name: "log-times",
@@ -47,24 +93,27 @@ export function startLog(root) {
   document.addEventListener("zone", () => view.redraw());
 }
 
-// Goes to the line that the address names, once it has come; the address may change later.
-function linkedLine(lines, view) {
-  let wanted = "";
-  const jump = () => {
-    const index = wanted ? lines.byId.get(wanted) : undefined;
-    if (index === undefined) return;
-    [view.target, wanted] = [wanted, ""];
-    view.show(index);
-  };
-  const read = () => {
-    wanted = location.hash.match(/^#L-(\d+-\d+)$/)?.[1] ?? "";
-    if (wanted) view.follow(false);
-    jump();
-    if (view.target) view.box.scrollIntoView({ block: "nearest" });
+// Goes to the line that the address names: #L123, or #L-SEQ-N for what the panel itself points at; it may change later.
+function followLinks(lines, view, { win, go }) {
+  const read = async () => {
+    const [, number, id] = location.hash.match(/^#L(?:(\d{1,9})|-(\d+-\d+))$/) ?? [];
+    if (!number && !id) return;
+    view.follow(false);
+    if (id) await go({ around: id.split("-")[0] }, id);
+    else if (lines.indexOf(Number(number)) < 0) await win.show({ line: number });
+    view.target = id ?? lines.all[lines.indexOf(Number(number))]?.id ?? "";
+    view.redraw();
+    if (lines.byId.has(view.target)) view.show(lines.byId.get(view.target));
+    view.box.scrollIntoView({ block: "nearest" });
   };
   addEventListener("hashchange", read);
   read();
-  return jump;
+}
+
+// On paper: the end of what is held here.
+function print(place, lines) {
+  place.textContent = lines.all.slice(-PRINTED).map((line) => `${line.number}  ${line.plain}`).join("\n");
+  place.hidden = false;
 }
 
 function startSwitch(button, { name, usual, set }) {

@@ -43,11 +43,11 @@ function textOf(line, needle) {
   return holder;
 }
 
-export function rowOf(line, index, { needle }) {
+export function rowOf(line, { needle }) {
   const row = element("div", `ln ln-${line.source === "panel" ? "panel" : "server"}`);
-  row.id = `L-${line.id}`;
-  const link = element("a", "ln-no", String(index + 1));
-  link.href = `#L-${line.id}`;
+  row.id = `L${line.number}`;
+  const link = element("a", "ln-no", String(line.number));
+  link.href = `#L${line.number}`;
   link.tabIndex = -1;
   const at = parts(new Date(line.at));
   const time = element("span", "ln-time", at.clock);

@@ -13,19 +13,31 @@ CHUNK_ROWS = 500
 
 
 def streamed(
-    request: HttpRequest, rows: QuerySet[Any], *, write: Callable[[Any], str], head: str, name: str, content_type: str
+    request: HttpRequest,
+    rows: QuerySet[Any],
+    *,
+    write: Callable[[Any], str],
+    name: str,
+    content_type: str,
+    head: str = "",
+    between: str = "",
+    tail: str = "",
 ) -> StreamingHttpResponse:
-    """A download named ``name``: ``head``, then ``write(row)`` for each row."""
+    """A download named ``name``: ``head``, ``write(row)`` for each row with ``between`` between two, and ``tail``."""
 
     def lines() -> Iterator[str]:
         yield head
-        for row in rows.iterator(chunk_size=CHUNK_ROWS):
-            yield write(row)
+        for number, row in enumerate(rows.iterator(chunk_size=CHUNK_ROWS)):
+            yield (between if number else "") + write(row)
+        yield tail
 
     async def lines_async() -> AsyncIterator[str]:
         yield head
+        number = 0
         async for row in rows.aiterator(chunk_size=CHUNK_ROWS):
-            yield write(row)
+            yield (between if number else "") + write(row)
+            number += 1
+        yield tail
 
     content = lines_async() if isinstance(request, ASGIRequest) else lines()
     response = StreamingHttpResponse(content, content_type=f"{content_type}; charset=utf-8")
