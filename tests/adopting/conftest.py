@@ -1,5 +1,6 @@
 """Servers that people have started in all the ways there are, on a fleet of their own."""
 
+import shutil
 from collections.abc import Iterator
 
 import pytest
@@ -45,6 +46,8 @@ def story(panel: Panel, fleet: Fleet, django_db_blocker: "pytest.FixtureRequest"
     for machine in fleet.machines:
         end_all(machine)
         fleet.faults.gpu_clear(machine)
+        for left in ("/run/lock/relaunch", "/tmp/relaunch-locks", "/root/.relaunch"):
+            shutil.rmtree(machine.seen(left), ignore_errors=True)
 
 
 @pytest.fixture
