@@ -1,5 +1,6 @@
 """One simulated machine without namespaces: its GPUs in a temporary directory, its programs run from here."""
 
+import contextlib
 import json
 import os
 import signal
@@ -124,5 +125,9 @@ def fields_of(pid: int) -> list[str]:
 
 
 def open_files(pid: int) -> set[str]:
-    """Where the descriptors of a process lead."""
-    return {str(entry.readlink()) for entry in Path(f"/proc/{pid}/fd").iterdir()}
+    """Where the descriptors of a process lead; one may be closed meanwhile."""
+    links = set()
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            links.add(str(entry.readlink()))
+    return links
