@@ -28,7 +28,7 @@ from deployments.plan.passing import API_KEY
 from lab.fleet import Container
 from lab.processes import Process
 from lab.tree import LOGIN_ID, one_user_only
-from tests.support.panel import Panel
+from tests.support.panel import REPOSITORY, Panel
 from tests.support.story import HASTE, Place, Story, launch_of, log_of, one_server, sglang, told
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(400)]
@@ -51,7 +51,8 @@ while not os.path.exists({STOP!r}):
         read += 1
         found |= {{path for value in values if value in data}}
     for top in ("/root/.relaunch", "/tmp", "/run", "/dev/shm") if rounds % 8 == 0 else ():
-        for folder, _, names in os.walk(top):
+        for folder, below, names in os.walk(top):
+            below[:] = [name for name in below if os.path.join(folder, name) != {str(REPOSITORY)!r}]
             for name in names:
                 try:
                     if any(value in open(os.path.join(folder, name), "rb").read(1 << 20) for value in values):
