@@ -8,6 +8,9 @@ FLEETS := --dist loadfile --no-loadscope-reorder --tx "2*popen//python=$(LAB) --
 HOST ?= 127.0.0.1
 PORT ?= 8000
 
+# What was compiled once is not compiled again at each start, whatever the machine says.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo run check test test-full e2e scenarios verdicts bench screenshots lint clean
 

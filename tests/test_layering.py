@@ -35,7 +35,8 @@ def sources() -> dict[str, ast.Module]:
     return {name_of(file): ast.parse(file.read_text()) for file in files}
 
 
-def imports(module: str, *, at_run_time_only: bool = False) -> set[str]:
+@cache
+def imports(module: str, *, at_run_time_only: bool = False) -> frozenset[str]:
     """What a module imports, wherever in it; ``from a import b`` counts as ``a`` and ``a.b``."""
     tree = sources()[module]
     hidden: set[ast.AST] = set()
@@ -52,7 +53,7 @@ def imports(module: str, *, at_run_time_only: bool = False) -> set[str]:
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{module} imports relatively"
             found |= {str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)}
-    return found
+    return frozenset(found)
 
 
 def begins(name: str, *packages: str) -> bool:
