@@ -56,7 +56,7 @@ def test_memory_without_an_owner_is_left_or_launched_onto(page: Page, fleet: Fle
     fleet.faults.gpu_leak(gpu2, 0, 5000)
     begin(page, deployment="gate-leak", kind="start", reason="onto a card that leaks")
     steps.choose(page, NOT_FREE, "Leave it stopped")
-    steps.ends(page, "Failed")
+    steps.ends(page, "Ended by a decision")
     expect(steps.main(page)).to_contain_text("decided to leave gate-leak stopped")
 
     begin(page, deployment="gate-leak", kind="start", reason="it is small enough")
