@@ -163,7 +163,7 @@ _SHAPES: tuple[re.Pattern[str], ...] = (
 _KEY_BEGIN = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY-----")
 _KEY_END = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY-----")
 _LINE_END = re.compile(r"[\n\r]")
-_COLOUR = re.compile(r"\x1b\[[0-9;:?]{0,32}[A-Za-z]")
+_COLOUR = re.compile(r"\x1b(?:\[[0-9;:?]{0,32}[ -/]{0,4}[@-~]|[()*+][ -~])")
 
 
 # --- Masking whole texts, command lines and data --------------------------------------------------------------------
@@ -380,7 +380,16 @@ def _usable(known: Iterable[str]) -> tuple[str, ...]:
 def _mask_known(text: str, *, known: Sequence[str]) -> str:
     for secret in known:
         text = text.replace(secret, MASK)
-    return text
+    plain, place = _without_colours(text)
+    if plain is text:
+        return text
+    found: list[_Secret] = []
+    for secret in known:  # a colour may stand inside
+        at = plain.find(secret)
+        while at >= 0:
+            found.append(_Secret(place(at), place(at), place(at + len(secret) - 1) + 1))
+            at = plain.find(secret, at + len(secret))
+    return _hidden(text, found)
 
 
 # --- Where secrets stand --------------------------------------------------------------------------------------------

@@ -169,6 +169,6 @@ def _told(line: bytes) -> Mapping[str, Any] | None:
 def _object(text: bytes) -> Mapping[str, Any] | None:
     try:
         told = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return told if isinstance(told, dict) else None

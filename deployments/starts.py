@@ -27,8 +27,11 @@ def seconds_to_wait(deployment: Deployment, *, launch: Launch) -> int:
 
 
 def last_served(revision: Revision, uuids: Sequence[str]) -> Served | None:
-    """When a revision became ready last on exactly these cards, with what was measured then."""
-    ready = Launch.objects.filter(revision=revision).exclude(ready_at=None).order_by("-intended_at")
+    """When a revision became ready last on exactly these cards, with what was measured then.
+
+    Not of an adopted server: nobody has seen it become ready.
+    """
+    ready = Launch.objects.filter(revision=revision, adopted_at=None).exclude(ready_at=None).order_by("-intended_at")
     rows = ready.values_list("ready_at", "memory_used", "effective")[:SERVED_LAUNCHES]
     for at, used, effective in rows:
         if uuids and set(used) == set(uuids) and at is not None:

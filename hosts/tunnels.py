@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from hosts.transport.base import ByteTunnel, LinkBusy, Transport
+from hosts.transport.base import ByteTunnel, LinkBusy, Transport, no_tick
 from hosts.transport.relay import StreamTunnel
 
 ON_OWN_LINK = 8
@@ -47,8 +47,11 @@ class Tunnels:
         for lane in self._lanes[1:]:
             lane.transport.close()
 
-    def prepare(self, port: int, at_once: int, *, timeout: float) -> None:
-        """Open what ``at_once`` connections need. Raises as ``Transport.open_tcp``, or as connecting to the host."""
+    def prepare(self, port: int, at_once: int, *, timeout: float, tick: Callable[[], None] = no_tick) -> None:
+        """Open what ``at_once`` connections need; ``tick`` is called after each link.
+
+        Raises as ``Transport.open_tcp``, or as connecting to the host.
+        """
         if self._relayed is None:
             # Whether a port is reached by a command shows in what a connection to it is.
             tunnel = self._lent.open_tcp(port, timeout=timeout)
@@ -56,6 +59,7 @@ class Tunnels:
             tunnel.close()
         while self._relayed and sum(lane.room for lane in self._lanes) < at_once:
             self._lanes.append(_Lane(self._open_link(), ON_OWN_LINK))
+            tick()
 
     def open(self, port: int, *, timeout: float) -> ByteTunnel:
         """Connect to ``port`` as the host sees it; after ``prepare``. Raises as ``Transport.open_tcp``."""

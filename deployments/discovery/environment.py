@@ -55,6 +55,10 @@ def read_environ(content: bytes) -> dict[str, str]:
     return found
 
 
+LONGEST_NAME = 100
+"""Of a variable, as it is named on a page."""
+
+
 def given_again(environ: Mapping[str, str], login: Mapping[str, str]) -> Given:
     """``login``: what every command of the panel finds on that host. Raises NotReadable for what no restart keeps."""
     plain: dict[str, str] = {}
@@ -66,7 +70,7 @@ def given_again(environ: Mapping[str, str], login: Mapping[str, str]) -> Given:
         if name in FOR_EVERY_PROGRAM:
             raise NotReadable(f"It was started with {name}, which the panel sets for no server.")
         if not ENV_NAME.fullmatch(name) or not _is_plain(value):
-            left.append(name)
+            left.append(name.encode(errors="backslashreplace").decode()[:LONGEST_NAME])
         elif is_secret_name(name) or mask_text(value) != value:
             secret[name] = value
         else:

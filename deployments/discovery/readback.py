@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from controlpanel.masking import SHORTEST_KNOWN
 from deployments.commandline import Command, check_command
 from deployments.discovery.environment import Given
 from deployments.engines.base import Engine
@@ -42,10 +43,24 @@ def read_back(engine: Engine, argv: Sequence[str], *, given: Given, workdir: str
         secrets[API_KEY] = secrets.pop(engine.api_key_variable)
     if key:
         secrets[API_KEY] = key
+    plain = _without_secrets(given.plain, secrets)
+    if any(_holds(word, secrets) for word in (*words, workdir)):
+        raise CannotReadBack("A secret that it has stands in its command line too, where every user can read it.")
     if why := why_not_passed(engine, words, secrets):
         raise CannotReadBack(f"It has secrets ({', '.join(sorted(secrets))}) that cannot be passed on: {why}.")
-    command = checked(Command(words, dict(given.plain), workdir))
+    command = checked(Command(words, plain, workdir))
     return ReadBack(command, secrets, _notes(secrets, key=key, left=given.left))
+
+
+def _without_secrets(plain: Mapping[str, str], secrets: dict[str, str]) -> dict[str, str]:
+    """The variables that hold none of ``secrets``; one that does, whatever its name, becomes one of them."""
+    holding = {name for name, value in plain.items() if _holds(value, secrets)}
+    secrets |= {name: plain[name] for name in holding}
+    return {name: value for name, value in plain.items() if name not in holding}
+
+
+def _holds(text: str, secrets: Mapping[str, str]) -> bool:
+    return any(value in text for value in secrets.values() if len(value) >= SHORTEST_KNOWN)
 
 
 def read_back_managed(engine: Engine, argv: Sequence[str], *, keeper: str) -> ReadBack:

@@ -75,7 +75,7 @@ def judge(request: HttpRequest, status: int, body: bytes) -> Judged:
         return Judged(verdict, shown(body), f"it was answered with status {status}")
     try:
         told = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return Judged(Verdict.BAD, shown(body), "the answer is not JSON")
     if request is EMBEDDING:
         return _judge_vector(told, body)

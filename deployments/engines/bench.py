@@ -10,6 +10,8 @@ from typing import Any
 from deployments.engines.request import HttpRequest
 
 ANSWER_SECONDS = 600.0
+LARGEST = 2**53
+"""Above it nothing is counted or measured."""
 
 
 @dataclass(frozen=True)
@@ -47,14 +49,14 @@ def post(path: str, body: Mapping[str, object]) -> HttpRequest:
 
 def whole(value: object) -> int | None:
     """A count as it stands in JSON; None for anything else."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < LARGEST else None
 
 
 def number(value: object) -> float | None:
     """A measured number as it stands in JSON; None for anything else, and for what is no number of this world."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(value) if 0 <= value < float("inf") else None
+    return float(value) if 0 <= value < LARGEST else None
 
 
 def error_of(told: Mapping[str, Any]) -> str:
@@ -68,7 +70,10 @@ def error_of(told: Mapping[str, Any]) -> str:
 def counter(metrics: str, name: str) -> float | None:
     """The sum of a counter over all its labels on a Prometheus page; None when it is not there."""
     found = re.findall(rf"^{re.escape(name)}(?:\{{[^}}\n]*\}})? +([0-9.eE+]+)$", metrics, re.M)
-    return sum(map(float, found)) if found else None
+    try:
+        return sum(map(float, found)) if found else None
+    except ValueError:
+        return None
 
 
 def openai_request(prompt: str, tokens: int) -> HttpRequest:

@@ -20,7 +20,9 @@ SWA_RATIO = 0.8
 
 
 def heads_on_card(kv_heads: int, cards: int) -> int:
-    """KV heads that one of ``cards`` keeps: never less than one."""
+    """KV heads that one of ``cards`` keeps: never less than one. Raises CannotTell for a split that engines refuse."""
+    if max(kv_heads, cards) % min(kv_heads, cards):
+        raise CannotTell(f"{kv_heads} KV heads cannot be split over {cards} cards: the engine refuses to start.")
     return max(1, kv_heads // cards)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from django.contrib.auth.models import User
 from django.db import transaction
 from django.utils import timezone
@@ -11,9 +13,12 @@ from controlpanel.access import Action, require
 from controlpanel.live import hints
 from controlpanel.refusal import Refused
 from deployments import tasks
-from deployments.lifecycle import LIVE_LAUNCH, LaunchState, ServiceState
-from deployments.models import Deployment, Launch
+from deployments.lifecycle import LIVE_LAUNCH, EffectKind, LaunchState, ServiceState
+from deployments.models import Deployment, Effect, Launch
 from deployments.services.jobs import wait_for
+
+LATEST_ARRIVAL = timedelta(minutes=15)
+"""What was sent over a link that broke does not arrive after this. Until then the host must keep its fence."""
 
 
 def release(deployment: Deployment, *, typed_name: str = "", actor: User, address: str) -> None:
@@ -31,6 +36,12 @@ def release(deployment: Deployment, *, typed_name: str = "", actor: User, addres
             raise Refused(f"{deployment} is released already.")
         if (job := before.active_job) is not None:
             raise wait_for(job, f"{deployment} is not released while a job of it goes on.")
+        unanswered = Effect.objects.filter(job__deployment=before, kind=EffectKind.LAUNCH, finished_at=None)
+        if unanswered.filter(intended_at__gt=now - LATEST_ARRIVAL).exists():
+            raise Refused(
+                f"A launch of {deployment} was sent minutes ago, and its answer was lost: it may still arrive.",
+                hint="Wait some minutes, then release it.",
+            )
         Launch.objects.filter(deployment=before, state__in=LIVE_LAUNCH).update(
             state=LaunchState.ENDED, ended_at=now, end_reason=f"released by {who}: it runs on without the panel"
         )

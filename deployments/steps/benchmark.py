@@ -139,7 +139,7 @@ def _levels(ctx: StepContext, transport: Transport, server: Server, wanted: Want
 def _warm_up(ctx: StepContext, transport: Transport, server: Server, wanted: Wanted, run: str) -> None:
     """One request that does not count: the first one after a pause is slower. Raises StepFailed when it fails."""
     try:
-        server.tunnels.prepare(server.port, 1, timeout=http.CONNECT_SECONDS)
+        server.tunnels.prepare(server.port, 1, timeout=http.CONNECT_SECONDS, tick=ctx.tick)
     except ConnectRefused as error:
         raise StepFailed(f"Nothing accepts connections on port {server.port}.", hint=READY_HINT) from error
     (sample,) = Load(server, [server.bench.request(prompt(run, 0), wanted.tokens)], 1).run(ctx.tick)
@@ -151,7 +151,7 @@ def _warm_up(ctx: StepContext, transport: Transport, server: Server, wanted: Wan
 def _measure(ctx: StepContext, transport: Transport, server: Server, *, at_once: int, tokens: int, run: str) -> Level:
     """One level of concurrency."""
     ctx.say(f"{at_once} at once: {requests_at(at_once)} requests of {tokens} tokens.")
-    server.tunnels.prepare(server.port, at_once, timeout=http.CONNECT_SECONDS)
+    server.tunnels.prepare(server.port, at_once, timeout=http.CONNECT_SECONDS, tick=ctx.tick)
     asked = [server.bench.request(prompt(f"{run}-{at_once}", number), tokens) for number in range(requests_at(at_once))]
     load = Load(server, asked, at_once)
     before = _metrics(ctx, transport)

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from django import forms
 from django.contrib import messages
@@ -101,7 +102,12 @@ def _one(host: Host, found: Found, taken: set[str], here: list[Deployment]) -> S
 
 
 def _is_uuid(text: str) -> bool:
-    return len(text) == 36 and text.count("-") == 4
+    """What a process says of itself may be anything."""
+    try:
+        UUID(text)
+    except ValueError:
+        return False
+    return True
 
 
 @require_GET

@@ -9,9 +9,10 @@ const HEIGHT = 200;
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const rate = (value) => (value === null || value === undefined ? "not told" : value.toLocaleString("en", { maximumFractionDigits: 1 }));
 
-// One benchmark alone would stand in days of nothing: it gets an hour.
-function timesShown(plot, from, to) {
-  return from === to || to - from < 60 ? [from - 1800, to + 1800] : [from, to];
+// Benchmarks of the same minute would stand in days of nothing: they get an hour. uPlot itself makes years of one point.
+function timesShown(points) {
+  const [first, last] = [points[0].at, points.at(-1).at];
+  return (_, from, to) => (last - first < 60 ? [first - 1800, last + 1800] : [from, to]);
 }
 
 function drawn(root) {
@@ -22,7 +23,7 @@ function drawn(root) {
   const options = {
     width: root.clientWidth - 36,
     height: HEIGHT,
-    scales: { x: { range: timesShown }, y: { range: (plot, least, most) => [0, (most || 1) * 1.1] } },
+    scales: { x: { range: timesShown(points) }, y: { range: (plot, least, most) => [0, (most || 1) * 1.1] } },
     axes: [
       { ...axis, space: 90, values: (_, ticks) => ticks.map((tick) => time(tick).day + "\n" + time(tick).clock) },
       { ...axis, size: 70, values: (_, ticks) => ticks.map(rate) },

@@ -384,3 +384,12 @@ def stream(text: str, *, known: list[str], cuts: list[int]) -> str:
 @pytest.mark.parametrize("secret", ["sk-abcdefghijklmnop", "hf_abcdefghijklmnop", "ghp_abcdefghijklmnop"])
 def test_a_secret_right_after_a_colour_is_hidden(secret: str) -> None:
     assert secret not in mask_text(f"\x1b[32m{secret}\x1b[0m")
+
+
+@pytest.mark.parametrize("text", ["my-secret-\x1b[1;36m2024\x1b[0m-key", "my-\x1b(B\x1b[msecret-2024-key"])
+def test_a_known_secret_with_a_colour_inside_is_hidden(text: str) -> None:
+    assert mask_text(f"rich: {text} and more", known=["my-secret-2024-key"]) == f"rich: {MASK} and more"
+
+
+def test_what_tput_writes_parts_no_secret_from_its_name() -> None:
+    assert "MySecretValue1" not in mask_text("api_key\x1b(B\x1b[m=MySecretValue1")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied
 from django.test import Client
+from django.utils import timezone
 
 from controlpanel.models import AuditEntry
 from deployments import releasing, services, tasks
@@ -150,7 +152,9 @@ def test_what_stays_is_told_with_its_reason(
 ) -> None:
     path = "/etc/systemd/system/chat.service.d/relaunch.conf"
     job = make_job(deployment, state="succeeded")
-    Effect.objects.create(job=job, step=job.steps.all()[0], kind="launch", target={"writes": path}, fence=1)
+    Effect.objects.create(
+        job=job, step=job.steps.all()[0], kind="launch", target={"writes": path}, fence=1, finished_at=timezone.now()
+    )
     host = deployment.placement.host
     answers[host.name] = said(
         "kept log /root/.relaunch/x/log", f"kept written {path}", "removed /root/.relaunch/x", "released"
@@ -167,6 +171,15 @@ def test_what_stays_is_told_with_its_reason(
     assert len(answers["sent"]) == 1, "it was done"
     assert deployment.name not in client_of(administrator).get("/").content.decode()
     assert deployment.name in client_of(administrator).get("/deployments/").content.decode()
+
+
+def test_a_launch_that_may_still_arrive_must_find_its_fence(deployment: Deployment, administrator: User) -> None:
+    job = make_job(deployment, state="succeeded")
+    effect = Effect.objects.create(job=job, step=job.steps.all()[0], kind="launch", fence=1)
+    with pytest.raises(services.Refused, match="it may still arrive"):
+        let_go(deployment, administrator)
+    Effect.objects.filter(pk=effect.pk).update(intended_at=timezone.now() - timedelta(minutes=16))
+    assert let_go(deployment, administrator).state == ServiceState.RELEASED
 
 
 def test_a_host_that_is_gone_holds_nothing_up(

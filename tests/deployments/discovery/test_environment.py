@@ -55,3 +55,8 @@ def test_it_is_read_as_the_kernel_has_it() -> None:
 def test_what_the_process_has_written_over_is_not_its_environment(content: bytes) -> None:
     with pytest.raises(NotReadable, match="written over"):
         read_environ(content)
+
+
+def test_a_name_that_is_no_text_can_be_named_on_a_page() -> None:
+    given = given_again(read_environ(b"PATH=/bin\0\xff\xfeX=1\0"), {"PATH": "/bin"})
+    assert [name.encode() for name in given.left] == [b"\\udcff\\udcfeX"]

@@ -101,3 +101,15 @@ def test_what_was_found_is_stored_and_read_as_it_was() -> None:
         env={"A": "b"}, secrets={"API key": "sealed"},
     )  # fmt: skip
     assert Found.of(found.as_data) == found
+
+
+def test_a_variable_that_holds_the_key_is_a_secret_whatever_it_is_called() -> None:
+    given = Given({"CHAT_K": KEY, "URL": f"http://x/{KEY}", "A": "b"})
+    found = read_back(SGLANG, [*ARGV, "--api-key", KEY], given=given, workdir="/", program=ARGV[0])
+    assert found.command.env == {"A": "b"}
+    assert found.secrets == {API_KEY: KEY, "CHAT_K": KEY, "URL": f"http://x/{KEY}"}
+
+
+def test_a_key_that_stands_elsewhere_in_the_command_is_not_kept_there() -> None:
+    with pytest.raises(CannotReadBack, match="stands in its command line too"):
+        read_back(SGLANG, [*ARGV, "--api-key", KEY, "--served-model-name", KEY], given=Given(), workdir="/", program="")

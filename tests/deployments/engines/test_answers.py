@@ -148,3 +148,7 @@ def test_a_text_that_a_person_would_accept(text: str) -> None:
 )
 def test_a_text_that_nobody_would_accept(text: str, why: str) -> None:
     assert why in what_is_wrong(text)
+
+
+def test_an_answer_that_nests_without_end_is_a_bad_one() -> None:
+    assert judge(COMPLETION, 200, b"[" * 200_000).verdict is Verdict.BAD

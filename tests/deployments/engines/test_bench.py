@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from deployments.engines.bench import OPENAI, Piece, counter
+from deployments.engines.bench import OPENAI, Piece, counter, number, whole
 from deployments.engines.registry import ENGINES
 
 SGLANG, VLLM, LLAMA = (ENGINES[key].bench for key in ("sglang", "vllm", "llama_server"))
@@ -123,3 +123,7 @@ def test_vllm_tells_its_acceptance_on_its_metrics_page(before: str, after: str, 
 )
 def test_a_counter_is_summed_over_its_labels(text: str, found: float | None) -> None:
     assert counter(text, "a_total") == found
+
+
+def test_numbers_of_another_world_are_none() -> None:
+    assert (whole(10**400), number(10**400), counter("a 1.2.3\n", "a")) == (None, None, None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,6 +15,7 @@ from deployments.fit.changes import changes_that_fit
 from deployments.fit.estimate import Verdict, estimate, verdict_of, work_out
 from deployments.fit.kv_cache import per_token
 from deployments.fit.outcome import Outcome
+from deployments.fit.span import CannotTell
 from tests.deployments.fit import models
 from tests.deployments.fit.gguf_bytes import llama
 from tests.deployments.fit.models import GIB, files, hybrid, model
@@ -69,11 +71,13 @@ def test_more_context_never_fits_more(asked: Asked, one: int, other: int) -> Non
 
 
 @settings(max_examples=15, deadline=None)
-@given(st.integers(1, 16), st.integers(1, 16), st.integers(0, 8), st.sampled_from(["bf16", "fp8", "fp4"]))
-def test_cards_beyond_the_kv_heads_never_reduce_kv(heads: int, cards: int, more: int, precision: str) -> None:
+@given(st.integers(1, 16), st.integers(0, 4), st.integers(1, 8), st.sampled_from(["bf16", "fp8", "fp4"]))
+def test_cards_beyond_the_kv_heads_never_reduce_kv(heads: int, half: int, times: int, precision: str) -> None:
+    """Of the splits that an engine takes: a part of the heads on each card, or each head on the same number of them."""
+    cards = heads // 2**half if heads % 2**half == 0 else 1
     known = model(hybrid(32, heads, 32))
     at_heads = per_token(known, precision, cards=heads)
-    assert per_token(known, precision, cards=heads + more) == at_heads
+    assert per_token(known, precision, cards=heads * times) == at_heads
     assert per_token(known, precision, cards=cards) >= at_heads
     latent = model(models.KIMI_K2)
     assert per_token(latent, precision, cards=cards) == per_token(latent, precision, cards=1)
@@ -124,3 +128,9 @@ def test_whatever_is_asked_there_is_an_answer(
     assert found.reason and (found.outcome is None) == (found.verdict is Verdict.UNKNOWN)
     changes_that_fit(Asked(ENGINES[engine], tuple(word for pair in flags for word in pair), read, tuple(cards)))
     assert all(row.value for row in found.requests_of(4096))
+
+
+@pytest.mark.parametrize(("heads", "cards"), [(4, 3), (4, 5), (8, 12)])
+def test_a_split_that_engines_refuse_is_told(heads: int, cards: int) -> None:
+    with pytest.raises(CannotTell, match=f"{heads} KV heads cannot be split over {cards} cards"):
+        per_token(model(hybrid(32, heads, 32)), "bf16", cards=cards)
