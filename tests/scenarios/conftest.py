@@ -4,10 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from deployments.lifecycle import ACTIVE, JobState
-from deployments.models import CardClaim, Job, Launch, PortClaim
 from lab.fleet import Fleet
-from tests.support.fixtures import clean_fleet, fleet, short_directory
+from tests.support.fixtures import clean_fleet, end_jobs, fleet, short_directory
 from tests.support.panel import Panel
 from tests.support.story import Place, Story
 
@@ -36,10 +34,7 @@ def _everywhere(panel: Panel, fleet: Fleet, django_db_blocker: "pytest.FixtureRe
 def story(_everywhere: Story, clean_fleet: Fleet) -> Iterator[Story]:
     """The panel's person, with hosts added and tested; jobs that a test leaves behind are ended by force."""
     yield _everywhere
-    Job.objects.filter(state__in=ACTIVE).update(state=JobState.CANCELLED, lease_until=None, owner="")
-    CardClaim.objects.all().delete()
-    PortClaim.objects.all().delete()
-    Launch.objects.exclude(state="ended").update(state="ended")
+    end_jobs()
 
 
 @pytest.fixture(params=["ssh", pytest.param("pct", marks=pytest.mark.slow)])

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from deployments.lifecycle import ACTIVE, JobState
+from deployments.models import CardClaim, Job, Launch, PortClaim
 from lab import demo, namespaces
 from lab.fleet import L40S, RTX_PRO, ContainerSpec, Fleet, HostSpec, NodeSpec
 from lab.host import Host
@@ -58,6 +60,14 @@ def end_all(machine: Host) -> None:
         if not is_machine:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process.lab_pid, signal.SIGKILL)
+
+
+def end_jobs() -> None:
+    """What a test has left of jobs and launches in the panel that is entered, ended by force."""
+    Job.objects.filter(state__in=ACTIVE).update(state=JobState.CANCELLED, lease_until=None, owner="")
+    CardClaim.objects.all().delete()
+    PortClaim.objects.all().delete()
+    Launch.objects.exclude(state="ended").update(state="ended")
 
 
 def short_directory(name: str) -> Path:

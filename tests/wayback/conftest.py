@@ -4,10 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from deployments.lifecycle import ACTIVE, JobState
-from deployments.models import CardClaim, Job, Launch, PortClaim
 from lab.fleet import Fleet
-from tests.support.fixtures import clean_fleet, fleet, short_directory
+from tests.support.fixtures import clean_fleet, end_jobs, fleet, short_directory
 from tests.support.panel import Panel
 from tests.support.story import Place, Story
 
@@ -27,10 +25,7 @@ def _everywhere(fleet: Fleet, django_db_blocker: "pytest.FixtureRequest") -> Ite
 def story(_everywhere: Story, clean_fleet: Fleet) -> Iterator[Story]:
     """The panel's person, with a host added and tested; what a test leaves behind is ended."""
     yield _everywhere
-    Job.objects.filter(state__in=ACTIVE).update(state=JobState.CANCELLED, lease_until=None, owner="")
-    CardClaim.objects.all().delete()
-    PortClaim.objects.all().delete()
-    Launch.objects.exclude(state="ended").update(state="ended")
+    end_jobs()
 
 
 @pytest.fixture
