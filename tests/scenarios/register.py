@@ -1,4 +1,4 @@
-"""The sixteen stories that must work, by number: their titles, and why some have no test yet."""
+"""The sixteen stories that must work, by number, with their titles."""
 
 TITLES = {
     1: "eight cards, workers of other names that ignore SIGTERM: all of them free before the launch",
@@ -18,5 +18,3 @@ TITLES = {
     15: "tokens per second, measured and kept",
     16: "port or cards busy for a while: measured, shown, gone on the moment they are free",
 }
-
-NOT_YET: dict[int, str] = {}
