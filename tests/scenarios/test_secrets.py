@@ -6,6 +6,7 @@ The values look like nothing, so that only who knows them can hide them. The ser
 
 import io
 import json
+import os
 import re
 import stat
 import threading
@@ -146,12 +147,26 @@ def broker_is_listened_to(panel: Panel) -> Iterator[None]:
     assert not any(value.decode() in command for command in heard for value in VALUES)
 
 
+def written_in(path: Path) -> bytes:
+    """What the file holds, without its holes: the lab's weights are a hundred GB of them on a container's root."""
+    parts, at = [], 0
+    with path.open("rb", buffering=0) as file:
+        while (size := os.fstat(file.fileno()).st_size) > at:
+            try:
+                begins = os.lseek(file.fileno(), at, os.SEEK_DATA)
+            except OSError:
+                break  # only a hole is left
+            at = min(os.lseek(file.fileno(), begins, os.SEEK_HOLE), size)
+            parts.append(os.pread(file.fileno(), at - begins, begins))
+    return b"".join(parts)
+
+
 def files_with_a_value(*tops: Path) -> list[Path]:
     """Every file below that holds one, the database and its journals included."""
     found = []
     for path in (path for top in tops for path in top.rglob("*")):
         try:
-            data = path.read_bytes() if path.is_file() and not path.is_symlink() else b""
+            data = written_in(path) if path.is_file() and not path.is_symlink() else b""
         except OSError:
             continue  # gone meanwhile
         if any(value in data for value in VALUES):
