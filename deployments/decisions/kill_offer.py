@@ -6,8 +6,8 @@ a card in both, and is named in the question, may get a signal.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from deployments.decisions.stop_ladder import Who
 from deployments.decisions.verify import HolderSeen
@@ -20,8 +20,8 @@ NO_BOOT = (
 
 
 FROM_NODE = (
-    "Nobody is offered to be killed: these were seen on the node under its numbers, and may belong to another "
-    "container or to the node itself. Ask their owner, or end them there by hand, then look again."
+    "Whoever has a number of the node only is not offered to be killed: it may belong to another container or to the "
+    "node itself. Ask its owner, or end it there by hand, then look again."
 )
 
 
@@ -40,8 +40,22 @@ class Again:
 
 
 @dataclass(frozen=True)
+class Inside:
+    """What a container sees itself, beside the second look from its node.
+
+    ``strangers``: its own, under the numbers that it signals them by. ``on_node``: (pid in a container, start time) ->
+    pid on the node.
+    """
+
+    strangers: tuple[HolderSeen, ...]
+    on_node: Mapping[Who, int]
+
+
+@dataclass(frozen=True)
 class KillOffer:
     """``named`` are shown; ``killable``, always some of these, get the signal if a person says so.
+
+    In a container those named have the node's numbers, the killable its own; ``own`` tells these by those.
 
     ``found``: the co-tenants of now, to be agreed to; None when they are those of the plan or not the only ones there.
     ``why_not``: why nobody is offered to be killed, where that needs a word.
@@ -51,6 +65,7 @@ class KillOffer:
     killable: tuple[HolderSeen, ...] = ()
     found: tuple[HolderSeen, ...] | None = None
     why_not: str = ""
+    own: Mapping[int, int] = field(default_factory=dict)
 
 
 def kill_offer(
@@ -59,19 +74,19 @@ def kill_offer(
     *,
     spared: Collection[int] = (),
     boot_id: str,
-    from_node: bool = False,
+    inside: Inside | None = None,
 ) -> KillOffer:
     """``last``: who was in the way in the last round. ``spared``: pids that get no signal, whatever a person answers.
 
-    ``from_node``: the host is a container, whose pids are not those of the second look: nobody is offered there.
+    ``inside``: the host is a container, and the second look is its node's: who is not its own as well is not offered.
     """
     if isinstance(again, Unknown):
         return KillOffer(tuple(last))
     before = {_who(holder) for holder in last}
     named = tuple(holder for holder in (*again.strangers, *again.co_tenants) if _who(holder) not in again.planned)
     found = _to_be_agreed_to(again)
-    if from_node:
-        return KillOffer(named, found=found, why_not=FROM_NODE if again.strangers and named else "")
+    if inside is not None:
+        return _in_container(before, named, found, inside, spared=spared, boot_id=boot_id)
     if before:
         named = tuple(holder for holder in named if _who(holder) in before)
     strangers = {_who(holder) for holder in again.strangers}
@@ -79,6 +94,28 @@ def kill_offer(
     if killable and not boot_id:
         return KillOffer(named, found=found, why_not=NO_BOOT)
     return KillOffer(named, killable, found)
+
+
+def _in_container(
+    before: Collection[Who],
+    named: tuple[HolderSeen, ...],
+    found: tuple[HolderSeen, ...] | None,
+    inside: Inside,
+    *,
+    spared: Collection[int],
+    boot_id: str,
+) -> KillOffer:
+    """Of those that the node names, the container's own that it has seen twice itself."""
+    own = {inside.on_node[_who(holder)]: holder for holder in inside.strangers if _who(holder) in inside.on_node}
+    killable = tuple(
+        own[holder.pid]
+        for holder in named
+        if holder.pid in own and _who(own[holder.pid]) in before and own[holder.pid].pid not in spared
+    )
+    foreign = found is None and any(holder.pid not in own for holder in named)
+    why_not = [NO_BOOT if killable and not boot_id else "", FROM_NODE if foreign else ""]
+    numbers = {holder.pid: own[holder.pid].pid for holder in named if holder.pid in own}
+    return KillOffer(named, killable if boot_id else (), found, " ".join(filter(None, why_not)), numbers)
 
 
 def _to_be_agreed_to(again: Again) -> tuple[HolderSeen, ...] | None:

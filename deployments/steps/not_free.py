@@ -9,13 +9,13 @@ from typing import Any
 
 from django.utils import timezone
 
-from deployments.decisions.kill_offer import NO_BOOT, Again, kill_offer
+from deployments.decisions.kill_offer import NO_BOOT, Again, Inside, KillOffer, kill_offer
 from deployments.decisions.port import Having, PortHolder
 from deployments.decisions.stop_ladder import Record
 from deployments.decisions.verify import CardSeen, HolderSeen, NotFree, Round, Unmeasured, Verdict
 from deployments.lifecycle import EffectKind, JobKind, ServiceState
 from deployments.models import Deployment, Gate
-from deployments.plan.cards import Held, memory_of
+from deployments.plan.cards import Held, memory_of, pids_inside
 from deployments.plan.collect import (
     PROBE_SECONDS,
     container_behind,
@@ -162,11 +162,11 @@ def _look_again(ctx: StepContext, others: tuple[HolderSeen, ...], record: Record
         held if isinstance(held, Unknown) else _again(held, planned_of(ctx)),
         spared=spared.pids | {each.process.pid for each in left},
         boot_id=boot_id,
-        from_node=node_facts is not None,
+        inside=None if node_facts is None else _inside(inside, node_facts),
     )
-    seen_by = " on the node" if node_facts is not None and isinstance(held, Held) else ""
+    on_node = node_facts is not None and isinstance(held, Held)
     told_by = facts if isinstance(held, Unknown) else outer  # a pid means nothing to the other one
-    rows = [_row(holder, seen_by, told_by) for holder in offer.named]
+    rows = [_row(holder, _number(holder, offer, on_node=on_node), told_by) for holder in offer.named]
     by_port = dict.fromkeys(tuple(_port_row(one, ctx.deployment.port)) for one in having)
     rows += [[*row, *_memory_and_since(row[0], facts)] for row in by_port]
     rows += [[*each.row, *_memory_and_since(str(each.process.pid), facts)] for each in left]
@@ -200,9 +200,24 @@ def _again(held: Held, planned: Planned) -> Again:
     return Again(held.strangers, held.co_tenants, frozenset(known), bool(planned.missing(held.all)))
 
 
-def _row(holder: HolderSeen, seen_by: str, facts: HostFacts) -> list[Any]:
+def _inside(held: Held | Unknown, node_facts: HostFacts) -> Inside:
+    """What the container sees of its own; nobody is known again on the node where either did not look."""
+    numbers = pids_inside(node_facts)
+    if isinstance(held, Unknown) or isinstance(numbers, Unknown):
+        return Inside((), {})
+    return Inside(held.strangers, numbers)
+
+
+def _number(holder: HolderSeen, offer: KillOffer, *, on_node: bool) -> str:
+    if not on_node:
+        return str(holder.pid)
+    own = offer.own.get(holder.pid)
+    return f"{holder.pid} on the node" if own is None else f"{own} ({holder.pid} on the node)"
+
+
+def _row(holder: HolderSeen, number: str, facts: HostFacts) -> list[Any]:
     memory, since = _memory_and_since(str(holder.pid), facts)
-    words = [f"{holder.pid}{seen_by}", _owner(holder), holder.name, ", ".join(holder.cards)]
+    words = [number, _owner(holder), holder.name, ", ".join(holder.cards)]
     return [*words, memory or "unknown", since]
 
 

@@ -260,7 +260,7 @@ def number_meanwhile(s: Scene) -> Outcome:
 # --- A stranger, after its own confirmation
 
 
-@row("a stranger was named and confirmed: that one, and not the other", ASKS, "holds", on=(SSH, LOCAL))
+@row("a stranger was named and confirmed: that one, and not the other", ASKS, "holds")
 def confirmed(s: Scene) -> Outcome:
     s.serve()
     first = s.stranger(0, 3000)
@@ -274,7 +274,7 @@ def confirmed(s: Scene) -> Outcome:
     return outcome
 
 
-@row("the confirmed stranger's number belongs to another by now", STOPPED, on=(SSH, LOCAL))
+@row("the confirmed stranger's number belongs to another by now", STOPPED)
 def confirmed_too_late(s: Scene) -> Outcome:
     s.serve()
     first = s.stranger(0, 3000)

@@ -20,7 +20,6 @@ MISSING = {
     "a server under a systemd unit or docker": "needs machines with systemd: tests/managers has them",
     "a loop that starts the server again: it is named and left alone": "its number is new each time: tests/managers",
     "device files that only a container misses": "they come back only when it is started anew: tests/faults",
-    "a session or cgroup that we did not make, ended as a whole after its own confirmation": "needs that choice",
-    "a stranger in a container, killed after its own confirmation": "that choice is not offered there",
+    "a session or cgroup that we did not make, ended as a whole": "never offered: what is left is named one by one",
 }
 """What is still to be a row, and why it is none."""

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.decisions.kill_offer import FROM_NODE, NO_BOOT, Again, KillOffer, kill_offer
+from deployments.decisions.kill_offer import FROM_NODE, NO_BOOT, Again, Inside, KillOffer, kill_offer
 from deployments.decisions.verify import HolderSeen
 from hosts.probe.frames import Unknown
 
@@ -22,7 +22,9 @@ ANOTHER_A = holder(9, 91)
 """The pid of A, and another process."""
 
 
-NODE = {"from_node": True}
+NODE_A, NODE_B = holder(109, 90), holder(112, 120)
+"""A and B as the node of their container numbers them."""
+SEEN_INSIDE = {"inside": Inside((A,), {(9, 90): 109, (12, 120): 112})}
 
 
 def planned(*holders: HolderSeen) -> frozenset[tuple[int, int]]:
@@ -42,8 +44,32 @@ def planned(*holders: HolderSeen) -> frozenset[tuple[int, int]]:
         pytest.param([A, B], Again((A, B)), {"spared": {12}}, KillOffer((A, B), (A,)), id="a spared one is named"),
         pytest.param([A], Again((A,)), {"boot_id": ""}, KillOffer((A,), why_not=NO_BOOT), id="no boot, no kill"),
         pytest.param([], Again((A,)), {"boot_id": ""}, KillOffer((A,)), id="nobody to kill needs no reason"),
-        pytest.param([A], Again((B,)), NODE, KillOffer((B,), why_not=FROM_NODE), id="pids of the node"),
-        pytest.param([], Again((), (B,)), NODE, KillOffer((B,), found=(B,)), id="only to be agreed to, on the node"),
+        pytest.param(
+            [A, B],
+            Again((NODE_A, NODE_B)),
+            SEEN_INSIDE,
+            KillOffer((NODE_A, NODE_B), (A,), why_not=FROM_NODE, own={109: 9}),
+            id="in a container, its own and another's",
+        ),
+        pytest.param(
+            [], Again((NODE_A,)), SEEN_INSIDE, KillOffer((NODE_A,), own={109: 9}), id="its own, seen inside only once"
+        ),
+        pytest.param([A], Again((B,)), SEEN_INSIDE, KillOffer((B,), why_not=FROM_NODE), id="not its own any more"),
+        pytest.param(
+            [A],
+            Again((NODE_A,)),
+            SEEN_INSIDE | {"spared": {9}},
+            KillOffer((NODE_A,), own={109: 9}),
+            id="its own, that is spared",
+        ),
+        pytest.param(
+            [A],
+            Again((NODE_A,)),
+            SEEN_INSIDE | {"boot_id": ""},
+            KillOffer((NODE_A,), why_not=NO_BOOT, own={109: 9}),
+            id="its own, of an unknown boot",
+        ),
+        pytest.param([], Again((), (B,)), SEEN_INSIDE, KillOffer((B,), found=(B,)), id="to be agreed to, on the node"),
         pytest.param([A], Again((), (A,)), {}, KillOffer((A,), found=(A,)), id="a co-tenant that is new"),
         pytest.param([A], Again((), (A, B), planned(B)), {}, KillOffer((A,), found=(A, B)), id="one more"),
         pytest.param([], Again((), (B,), planned(B)), {}, KillOffer(()), id="those of the plan"),
@@ -60,18 +86,28 @@ def test_the_offer(
 HOLDERS = st.lists(st.builds(holder, st.integers(2, 5), st.integers(1, 2)), max_size=4).map(tuple)
 
 
-@given(HOLDERS, HOLDERS, HOLDERS, st.sets(st.integers(2, 5)), st.booleans(), st.sampled_from(["", "x"]))
+OWN = st.lists(st.integers(0, 3), max_size=3)
+"""Which of the strangers are a container's own, whose numbers there are a hundred less than on the node."""
+
+
+@given(HOLDERS, HOLDERS, HOLDERS, st.sets(st.integers(2, 5)), st.none() | OWN, st.sampled_from(["", "x"]))
 def test_who_is_killed_was_seen_twice_is_named_and_is_not_spared(
     last: tuple[HolderSeen, ...],
     strangers: tuple[HolderSeen, ...],
     co_tenants: tuple[HolderSeen, ...],
     spared: set[int],
-    from_node: bool,
+    own: list[int] | None,
     boot_id: str,
 ) -> None:
     named = tuple(replace(each, name="with its command line") for each in strangers)
-    offer = kill_offer(last, Again(named, co_tenants), spared=spared, boot_id=boot_id, from_node=from_node)
+    inside = None if own is None else Inside(tuple(named[at] for at in own if at < len(named)), {})
+    if inside is not None:
+        inside = replace(inside, on_node={(each.pid, each.start_time): each.pid + 100 for each in inside.strangers})
+        named = tuple(replace(each, pid=each.pid + 100) for each in named)
+    offer = kill_offer(last, Again(named, co_tenants), spared=spared, boot_id=boot_id, inside=inside)
     killed = {(each.pid, each.start_time) for each in offer.killable}
-    assert killed <= planned(*last) & planned(*strangers) & planned(*offer.named)
+    offered = planned(*strangers) if inside is None else planned(*inside.strangers)
+    assert killed <= planned(*last) & offered
+    assert {(pid + 100 if inside else pid, start) for pid, start in killed} <= planned(*offer.named)
     assert not {pid for pid, _ in killed} & spared
-    assert not killed or (boot_id and not from_node)
+    assert not killed or boot_id
