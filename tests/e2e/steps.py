@@ -93,10 +93,11 @@ def make_deployment(
     cards: int,
     seconds: Mapping[str, int] | None = None,
     kills_by_itself: bool = True,
+    co_tenants: str = "",
 ) -> None:
     """Choose the recipe, the host and its first cards; the policy lets the requester approve.
 
-    ``seconds``: time-outs by the name of their field.
+    ``seconds``: time-outs by the name of their field. ``co_tenants``: who else may hold the cards, as user:program.
     """
     page.goto("/deployments/new/")
     page.get_by_label("Name", exact=True).fill(name)
@@ -108,6 +109,7 @@ def make_deployment(
         boxes.nth(number).check()
     page.locator("input[name=requester_may_approve]").check()
     page.locator("input[name=kill_own_by_itself]").set_checked(kills_by_itself)
+    page.locator("[name=co_tenants]").fill(co_tenants)
     if seconds:
         page.locator("summary").filter(has_text="Limits").click()
     for field, value in (seconds or {}).items():

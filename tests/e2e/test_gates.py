@@ -1,5 +1,8 @@
 """The questions of a job in a real browser, each of their choices used once, and who must not be touched."""
 
+import os
+import signal
+
 import pytest
 from playwright.sync_api import Page, expect
 
@@ -16,10 +19,18 @@ NOT_FREE = "The cards are not free"
 UNMEASURED = "Whether the cards are free could not be measured"
 
 
-def deploy_standin(page: Page, name: str, port: int, *options: str) -> None:
-    command = " ".join([STANDIN.format(port=port), *options])
+LEAVES = """#!/bin/sh
+trap 'setsid sleep 86400 & kill $SERVER; wait $SERVER; exit' TERM
+"$@" & SERVER=$!
+wait
+"""
+"""A wrapper that starts something when it is told to end, as one does that wants to write a last report."""
+
+
+def deploy_standin(page: Page, name: str, port: int, *options: str, wrapper: str = "", co_tenants: str = "") -> None:
+    command = " ".join([wrapper, STANDIN.format(port=port), *options])
     steps.make_profile(page, name=name, engine="custom", command=command, ready="standin ready")
-    steps.make_deployment(page, name=name, profile=name, host="gpu2", cards=2, seconds=PATIENCE)
+    steps.make_deployment(page, name=name, profile=name, host="gpu2", cards=2, seconds=PATIENCE, co_tenants=co_tenants)
 
 
 def begin(page: Page, *, deployment: str, kind: str, reason: str) -> None:
@@ -70,6 +81,33 @@ def stop_needs_the_leak_gone(page: Page, fleet: Fleet, gpu2: Host) -> None:
     expect(steps.main(page).locator("[data-key^=gate]").filter(has_text=NOT_FREE)).to_be_visible(timeout=60_000)
     fleet.faults.gpu_clear(gpu2)
     steps.choose(page, NOT_FREE, "Look again")
+    steps.ends(page, "Succeeded")
+
+
+def test_a_co_tenant_that_came_meanwhile_is_agreed_to(page: Page, fleet: Fleet, gpu2: Host) -> None:
+    deploy_standin(page, "gate-shared", 25005, "--stop", "3", co_tenants="root:sleep")
+    begin(page, deployment="gate-shared", kind="restart", reason="first start")
+    steps.ends(page, "Succeeded")
+    begin(page, deployment="gate-shared", kind="restart", reason="another moves in meanwhile")
+    expect(page.locator("[data-log]")).to_contain_text("Sending SIG", timeout=30_000)
+    fleet.faults.gpu_hold(gpu2, 1, 3000)
+    steps.choose(page, NOT_FREE, "Go on beside these co-tenants")
+    steps.ends(page, "Succeeded")
+    (co_tenant,) = [process for process in gpu2.processes() if process.title == "sleep 86400"]  # it was never touched
+    stop(page, "gate-shared")
+    os.kill(co_tenant.lab_pid, signal.SIGKILL)
+
+
+def test_what_the_old_server_left_behind_is_killed_when_a_person_says_so(page: Page, gpu2: Host) -> None:
+    script = gpu2.seen("/root/leaves.sh")
+    script.write_text(LEAVES)
+    script.chmod(0o755)
+    deploy_standin(page, "gate-left", 25006, wrapper="/root/leaves.sh")
+    begin(page, deployment="gate-left", kind="restart", reason="first start")
+    steps.ends(page, "Succeeded")
+    begin(page, deployment="gate-left", kind="stop", reason="what it starts at its end is not ours to kill unasked")
+    title = "Something is left over from the old server"
+    steps.choose(page, title, "Kill what is left over from the old server", reason="It only sleeps.")
     steps.ends(page, "Succeeded")
 
 
