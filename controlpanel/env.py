@@ -9,12 +9,13 @@ import os
 import secrets
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import environ
 from django.core.exceptions import ImproperlyConfigured
 
 _env = environ.FileAwareEnv()
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _LONGEST_SOCKET_PATH = 107  # bytes; the kernel's limit for a unix socket
 
 
@@ -52,16 +53,27 @@ def choice(name: str, *, default: str, choices: tuple[str, ...]) -> str:
     return value
 
 
-def origins(name: str) -> list[str]:
-    """Return full origins such as https://panel.example.com."""
-    found = words(name, default="")
-    for origin in found:
-        parts = urlsplit(origin)
-        if parts.scheme not in {"http", "https"} or not parts.hostname or parts.path:
-            raise ImproperlyConfigured(
-                f"{name} holds {origin!r}; write the full origin, such as https://panel.example.com."
-            )
-    return found
+def panel_url(name: str) -> SplitResult | None:
+    """Return the address at which browsers reach the panel from elsewhere, or None: this machine alone.
+
+    Plain HTTP would carry passwords and cookies readable through the network: it is refused except on this machine.
+    """
+    given = text(name).rstrip("/")
+    if not given:
+        return None
+    parts = urlsplit(given)
+    try:
+        well_formed = bool(parts.hostname) and f"{parts.scheme}://{parts.netloc}" == given and parts.port != 0
+    except ValueError:  # a port that is no number
+        well_formed = False
+    if parts.scheme not in {"http", "https"} or not well_formed or "@" in parts.netloc:
+        raise ImproperlyConfigured(f"{name} is {given!r}; write the full origin, such as https://panel.example.com.")
+    if parts.scheme == "http" and parts.hostname not in LOOPBACK:
+        raise ImproperlyConfigured(
+            f"{name} is {given!r}, and plain http would show passwords to everybody in between. Put a proxy that "
+            f"speaks TLS in front of the panel (docs/reaching.md has recipes) and write https://{parts.netloc}."
+        )
+    return parts
 
 
 def data_directory(name: str, *, default: Path) -> Path:

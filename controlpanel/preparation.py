@@ -5,6 +5,7 @@ to listen on.
 import errno
 import fcntl
 import hashlib
+import ipaddress
 import socket
 import sys
 from collections.abc import Callable
@@ -91,6 +92,11 @@ def listen(*, host: str, port: int) -> socket.socket:
         ]
     except socket.gaierror as problem:
         raise CommandError(f"--host {host} is not an address of this machine ({problem.strerror}).") from problem
+    if settings.PANEL_URL is None and not ipaddress.ip_address(address[0]).is_loopback:
+        raise CommandError(
+            f"The panel speaks plain http, so it listens on {host} only behind a proxy that speaks TLS. Set PANEL_URL "
+            "to the https address that browsers use (docs/reaching.md has recipes), or leave HOST at 127.0.0.1."
+        )
     listener = socket.socket(family, kind)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -113,9 +119,7 @@ def _bind_trouble(problem: OSError, *, host: str, port: int) -> str:
     return f"Cannot listen on {host} port {port}: {problem.strerror}."
 
 
-def prepare(
-    listener: socket.socket, *, public_url: str | None = None, always_link: bool = False, say: Callable[[str], object]
-) -> list[str]:
+def prepare(listener: socket.socket, *, always_link: bool = False, say: Callable[[str], object]) -> list[str]:
     """Do what must be done before the processes start; returns the command that starts and keeps them.
 
     Prints a sign-in link when nobody can sign in yet, or `always_link`.
@@ -123,7 +127,7 @@ def prepare(
     if collect_static():
         say("panel: static files collected")
     analyse()
-    url = public_url or _url_of(listener)
+    url = settings.PANEL_URL.geturl() if settings.PANEL_URL else _url_of(listener)
     if always_link or not signin.somebody_can_sign_in():
         say(
             f"panel: create the first administrator or sign in here, once, within 24 hours:\n"

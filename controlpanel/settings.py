@@ -14,11 +14,12 @@ BASE_DIR = Path(__file__).resolve().parent.parent
 
 DATA_DIR = env.data_directory("RELAUNCH_DATA_DIR", default=BASE_DIR / "var")
 DEBUG = env.switch("RELAUNCH_DEBUG", default="no")
-HTTPS = env.switch("RELAUNCH_HTTPS", default="no")  # the panel stands behind a proxy that speaks TLS
+PANEL_URL = env.panel_url("PANEL_URL")  # how browsers elsewhere reach it, through a proxy that speaks TLS
+HTTPS = PANEL_URL is not None and PANEL_URL.scheme == "https"
 LOG_LEVEL = env.choice("RELAUNCH_LOG_LEVEL", default="INFO", choices=("DEBUG", "INFO", "WARNING", "ERROR"))
 SECRET_KEY = env.secret_key("SECRET_KEY", directory=DATA_DIR)
-ALLOWED_HOSTS = env.words("ALLOWED_HOSTS", default="localhost,127.0.0.1,[::1]")
-CSRF_TRUSTED_ORIGINS = env.origins("CSRF_TRUSTED_ORIGINS")
+ALLOWED_HOSTS = ["localhost", "127.0.0.1", "[::1]", *([PANEL_URL.hostname or ""] if PANEL_URL else [])]
+CSRF_TRUSTED_ORIGINS = [PANEL_URL.geturl()] if PANEL_URL else []
 TRUSTED_PROXIES = env.words("RELAUNCH_TRUSTED_PROXIES", default="")
 DATABASES = {"default": env.database("DATABASE_URL", directory=DATA_DIR)}
 VALKEY_SOCKET = env.valkey_socket(directory=DATA_DIR)
@@ -113,7 +114,9 @@ CSRF_COOKIE_SAMESITE = "Strict"
 CSRF_COOKIE_SECURE = HTTPS
 CSRF_COOKIE_HTTPONLY = True
 
-SECURE_SSL_REDIRECT = False  # the proxy does that
+SECURE_SSL_REDIRECT = HTTPS  # whoever comes past the proxy is led to it
+SECURE_SSL_HOST = PANEL_URL.netloc if PANEL_URL else None
+SECURE_REDIRECT_EXEMPT = [r"^healthz$"]  # asked by whoever looks after the process, on this machine
 SECURE_HSTS_SECONDS = 365 * 24 * 3600 if HTTPS else 0
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if HTTPS else None
 SECURE_REFERRER_POLICY = "same-origin"

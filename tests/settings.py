@@ -4,7 +4,7 @@ import os
 import tempfile
 
 os.environ["RELAUNCH_DATA_DIR"] = tempfile.mkdtemp(prefix="relaunch-tests-")
-for name in ("REDIS_URL", "SECRET_KEY", "ALLOWED_HOSTS", "CSRF_TRUSTED_ORIGINS"):
+for name in ("REDIS_URL", "SECRET_KEY", "PANEL_URL"):
     os.environ.pop(name, None)
 # RELAUNCH_TEST_DATABASE_URL runs the same tests on PostgreSQL.
 os.environ["DATABASE_URL"] = os.environ.get("RELAUNCH_TEST_DATABASE_URL", "")

@@ -22,8 +22,13 @@ def set_to(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
 BAD: list[tuple[str, Callable[..., Any], dict[str, Any]]] = [
     ("maybe", env.switch, {"default": "no"}),
     ("LOUD", env.choice, {"default": "INFO", "choices": ("INFO",)}),
-    ("panel.example.com", env.origins, {}),
-    ("https://panel.example.com/path", env.origins, {}),
+    ("panel.example.com", env.panel_url, {}),
+    ("https://panel.example.com/path", env.panel_url, {}),
+    ("https://ana:secret@panel.example.com", env.panel_url, {}),
+    ("https://panel.example.com:https", env.panel_url, {}),
+    ("ftp://panel.example.com", env.panel_url, {}),
+    ("http://panel.example.com", env.panel_url, {}),
+    ("http://10.0.0.3:8000", env.panel_url, {}),
     ("short", env.secret_key, {"directory": Path("/nonexistent")}),
     ("mysql://db/x", env.database, {"directory": Path("/tmp")}),
     ("nonsense", env.database, {"directory": Path("/tmp")}),
@@ -40,6 +45,15 @@ def test_a_bad_value_is_named(
 
     with pytest.raises(ImproperlyConfigured, match=r"^X .*\.$"):
         reader("X", **options)
+
+
+@pytest.mark.parametrize("value", ["https://panel.example.com", "https://panel.example.com:8443", "http://[::1]:8000"])
+def test_how_browsers_reach_the_panel(set_to: Callable[[str], None], value: str) -> None:
+    set_to(value + "/")
+
+    found = env.panel_url("X")
+
+    assert found is not None and found.geturl() == value
 
 
 def test_a_secret_may_come_from_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

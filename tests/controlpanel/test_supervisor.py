@@ -12,6 +12,8 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from django.core.management import CommandError
@@ -222,6 +224,13 @@ def test_a_host_that_is_not_ours_is_said() -> None:
         preparation.listen(host="192.0.2.1", port=0)
     with pytest.raises(CommandError, match="not an address"):
         preparation.listen(host="no such name", port=0)
+
+
+def test_plain_http_is_listened_for_on_this_machine_alone(settings: Any) -> None:
+    with pytest.raises(CommandError, match=r"PANEL_URL"):
+        preparation.listen(host="0.0.0.0", port=0)
+    settings.PANEL_URL = urlsplit("https://panel.example.com")
+    preparation.listen(host="0.0.0.0", port=0).close()
 
 
 @pytest.mark.slow

@@ -23,15 +23,12 @@ class Command(BaseCommand):
         parser.add_argument("--fd", type=int, help="an inherited listening socket, instead of --host and --port")
         parser.add_argument("--no-migrate", action="store_true", help="leave the tables as they are")
         parser.add_argument("--link", action="store_true", help="print a sign-in link even if somebody can sign in")
-        parser.add_argument("--public-url", help="how browsers reach the panel, for the printed links")
 
     def handle(self, *_: Any, **options: Any) -> None:
         listener = self._listener(options)
         if not options["no_migrate"] and preparation.migrate():
             self.stderr.write("panel: the tables are up to date")
-        argv = preparation.prepare(
-            listener, public_url=options["public_url"], always_link=options["link"], say=self.stderr.write
-        )
+        argv = preparation.prepare(listener, always_link=options["link"], say=self.stderr.write)
         # The small supervisor replaces this process, so that Django does not stay in memory a fourth time.
         listener.set_inheritable(True)
         os.chdir(settings.BASE_DIR)

@@ -3,6 +3,7 @@
 import argparse
 from typing import Any
 
+from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from controlpanel import signin
@@ -15,7 +16,8 @@ class Command(BaseCommand):
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--user", help="for this person; with --role they are added if they do not exist")
         parser.add_argument("--role", action="append", choices=[str(role) for role in Role], help="may be repeated")
-        parser.add_argument("--url", default="http://127.0.0.1:8000", help="how browsers reach the panel")
+        own = settings.PANEL_URL.geturl() if settings.PANEL_URL else "http://127.0.0.1:8000"
+        parser.add_argument("--url", default=own, help="how browsers reach the panel")
 
     def handle(self, *_: Any, **options: Any) -> None:
         roles = [Role(name) for name in options["role"] or []]
