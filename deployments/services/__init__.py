@@ -4,7 +4,7 @@ Each is one transaction that changes the rows and writes the audit entry; worker
 """
 
 from controlpanel.refusal import Refused
-from deployments.services.adopting import adopt, attach, owner_of, request_look
+from deployments.services.adopting import adopt, attach, is_old, owner_of, request_look
 from deployments.services.benchmarks import request_benchmark
 from deployments.services.cloning import clone_deployment, request_clone_check
 from deployments.services.deployments import create_deployment, mark_proven, unmark_proven, update_deployment
@@ -28,6 +28,7 @@ __all__ = [
     "create_deployment",
     "create_profile",
     "import_profile",
+    "is_old",
     "mark_proven",
     "owner_of",
     "release",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.contrib.auth.models import User
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, QuerySet
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
@@ -29,6 +30,8 @@ from deployments.services.secrets import set_secret
 from hosts.models import Host
 
 LOOK_AGAIN = "Look for servers again on the host's page."
+SEEN_WITHIN = timedelta(minutes=5)
+"""Nothing is adopted by a look that is older: the server may have ended since."""
 
 
 def request_look(host: Host, *, actor: User, address: str) -> ServerLook:
@@ -52,27 +55,41 @@ def _lock(host: Host) -> None:
 
 def owner_of(host: Host, found: Found) -> Deployment | None:
     """The deployment whose server it is by what the panel has recorded."""
-    live = Launch.objects.filter(state__in=LIVE_LAUNCH).select_related("deployment", "host")
-    for launch in live.filter(host=host) | live.filter(host__via=host):
+    launch = _launch_that_is(host, found, Launch.objects.filter(state__in=LIVE_LAUNCH))
+    return launch.deployment if launch is not None else None
+
+
+def _launch_that_is(host: Host, found: Found, launches: QuerySet[Launch]) -> Launch | None:
+    """Of these the one whose server it is, on the host or in a container of it."""
+    known = launches.select_related("deployment", "host")
+    for launch in known.filter(host=host) | known.filter(host__via=host):
         here = launch.host_id == host.pk
         same = found.is_process(launch.boot_id, launch.pid, launch.start_time) if here else False
         if same or str(launch.pk) == found.launch or (not here and found.is_inside(launch.pid, launch.start_time)):
-            return launch.deployment
+            return launch
     return None
 
 
 def adopt(
-    host: Host, found: Found, *, name: str, requester_may_approve: bool = False, actor: User, address: str
+    host: Host,
+    found: Found,
+    *,
+    seen_at: datetime | None,
+    name: str,
+    requester_may_approve: bool = False,
+    actor: User,
+    address: str,
 ) -> Deployment:
     """Make a profile, its first revision and a deployment of a server that runs. Nothing on the host is touched.
 
-    Raises Refused.
+    ``seen_at``: when the host was looked at. Raises Refused.
     """
     require(actor, Action.EDIT_PROFILE)
     require(actor, Action.EDIT_DEPLOYMENT)
     _check_free_to_take(host, found)
     with transaction.atomic():
         _lock(host)
+        _check_still_there(host, found, seen_at)
         _refuse_if_owned(host, found)
         profile = create_profile(
             name=name,
@@ -98,10 +115,10 @@ def adopt(
     return deployment
 
 
-def attach(deployment: Deployment, found: Found, *, actor: User, address: str) -> Revision:
+def attach(deployment: Deployment, found: Found, *, seen_at: datetime | None, actor: User, address: str) -> Revision:
     """Make what runs the server of a deployment that has none, as a revision of its profile.
 
-    A revision that says the same is used again. Raises Refused.
+    A revision that says the same is used again. ``seen_at``: when the host was looked at. Raises Refused.
     """
     require(actor, Action.EDIT_PROFILE)
     require(actor, Action.EDIT_DEPLOYMENT)
@@ -115,6 +132,7 @@ def attach(deployment: Deployment, found: Found, *, actor: User, address: str) -
         )
     with transaction.atomic():
         _lock(host)
+        _check_still_there(host, found, seen_at)
         _refuse_if_owned(host, found)
         now = Deployment.locked(deployment.pk)
         _check_has_no_server(now)
@@ -139,6 +157,29 @@ def _check_free_to_take(host: Host, found: Found) -> None:
         raise Refused(found.refused, hint=found.hint)
     if host.look_only:
         raise Refused(f"{host} is look-only: nothing is started or stopped there.", hint="Change that on its page.")
+
+
+def is_old(seen_at: datetime | None) -> bool:
+    """Was the host looked at too long ago for anything to be adopted by that?"""
+    return seen_at is None or timezone.now() - seen_at > SEEN_WITHIN
+
+
+def _check_still_there(host: Host, found: Found, seen_at: datetime | None) -> None:
+    """Raises Refused where the server may have ended since: the deployment would say that it serves.
+
+    An end within these minutes that nobody has recorded is seen by the monitor's next reading. A signal is safe in any
+    case: the host compares boot, pid and start time once more before it sends one (remote/signal.sh).
+    """
+    host.refresh_from_db(fields=["reach"])
+    if host.reach == Host.Reach.UNREACHABLE:
+        raise Refused(
+            f"{host} cannot be reached now, so whether that server still runs is not known.",
+            hint=f"When it answers again: {LOOK_AGAIN}",
+        )
+    if seen_at is None or is_old(seen_at):
+        raise Refused("That server was seen too long ago: it may have ended or been restarted since.", hint=LOOK_AGAIN)
+    if (ended := _launch_that_is(host, found, Launch.objects.filter(ended_at__gte=seen_at))) is not None:
+        raise Refused(f"That server was one of {ended.deployment}, which has ended since that look.", hint=LOOK_AGAIN)
 
 
 def _refuse_if_owned(host: Host, found: Found) -> None:

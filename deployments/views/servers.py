@@ -66,7 +66,8 @@ def context(host: Host) -> dict[str, Any]:
     """What the part of a host's page shows: the newest look, and the servers of the last one that has ended."""
     look = newest(host)
     done = look if look is None or look.finished_at else _last_done(host)
-    return {"host": host, "look": look, "done": done, "servers": _shown(host, servers_of(done))}
+    old = services.is_old(done.started_at if done is not None else None)
+    return {"host": host, "look": look, "done": done, "old": old, "servers": _shown(host, servers_of(done))}
 
 
 def _last_done(host: Host) -> ServerLook | None:
@@ -133,10 +134,10 @@ def adopt(request: HttpRequest, pk: int) -> HttpResponse:
     host = _host(pk)
     form = AdoptForm(request.POST)
     try:
-        found = found_on(host, request.POST.get("server", ""))
+        found, seen_at = found_on(host, request.POST.get("server", ""))
         if not form.is_valid():
             raise services.Refused(str(next(iter(form.errors.values()))[0]), hint="Go back and write another name.")
-        made = services.adopt(host, found, **form.cleaned_data, **asking(request))
+        made = services.adopt(host, found, seen_at=seen_at, **form.cleaned_data, **asking(request))
     except services.Refused as refused:
         return render(request, "409.html", {"refused": refused}, status=409)
     messages.success(
@@ -152,8 +153,8 @@ def attach(request: HttpRequest, pk: int, deployment_pk: int) -> HttpResponse:
     host = _host(pk)
     deployment = get_object_or_404(Deployment, pk=deployment_pk, placements__host=host)
     try:
-        found = found_on(host, request.POST.get("server", ""))
-        revision = services.attach(deployment, found, **asking(request))
+        found, seen_at = found_on(host, request.POST.get("server", ""))
+        revision = services.attach(deployment, found, seen_at=seen_at, **asking(request))
     except services.Refused as refused:
         return render(request, "409.html", {"refused": refused}, status=409)
     messages.success(request, f"{deployment} is attached to what runs, as {revision}. Nothing was touched.")
@@ -169,7 +170,9 @@ def attach_here(request: HttpRequest, pk: int) -> HttpResponse:
     try:
         if found is None or found.key != request.POST.get("server"):
             raise services.Refused("That server is not there any more.", hint="Look at the deployment's page again.")
-        revision = services.attach(deployment, found, **asking(request))
+        # The monitor forgets it with the first reading without it, so it was there at the last one.
+        seen_at = deployment.placement.host.last_seen_at
+        revision = services.attach(deployment, found, seen_at=seen_at, **asking(request))
     except services.Refused as refused:
         return render(request, "409.html", {"refused": refused}, status=409)
     messages.success(request, f"{deployment} is attached to what runs, as {revision}. Nothing was touched.")
@@ -182,14 +185,15 @@ def found_for(deployment: Deployment) -> Found | None:
     return Found.of({**stored, "effective": deployment.found.get("effective", {})}) if stored else None
 
 
-def found_on(host: Host, key: str) -> Found:
-    """A server of the last look by its key. Raises Refused where the last look has not seen it."""
-    known = {found.key: found for found in servers_of(_last_done(host))}
-    if key not in known:
+def found_on(host: Host, key: str) -> tuple[Found, datetime | None]:
+    """A server of the last look by its key, and when that began. Raises Refused where it has not seen it."""
+    look = _last_done(host)
+    known = {found.key: found for found in servers_of(look)}
+    if look is None or key not in known:
         raise services.Refused(
             "That server is not in the last look any more.", hint="Look for servers again: it may have been restarted."
         )
-    return known[key]
+    return known[key], look.started_at
 
 
 def _host(pk: int) -> Host:

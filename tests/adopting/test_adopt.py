@@ -6,6 +6,7 @@ import shlex
 import signal
 
 import pytest
+from django.utils import timezone
 
 from controlpanel.models import AuditEntry
 from deployments import services
@@ -35,7 +36,14 @@ PORTS = itertools.count(26000)
 def adopt(story: Story, place: Place, found: Found, **more: bool) -> Deployment:
     name = f"adopted-{found.port}"
     return services.adopt(
-        place.host, found, name=name, requester_may_approve=True, actor=story.actor, address="", **more
+        place.host,
+        found,
+        name=name,
+        seen_at=timezone.now(),
+        requester_may_approve=True,
+        actor=story.actor,
+        address="",
+        **more,
     )
 
 
@@ -174,7 +182,7 @@ def test_one_that_was_restarted_on_another_port_is_attached(story: Story, desk: 
     os.kill(was.lab_pid, signal.SIGTERM)
     until(lambda: deployment.live_launch is None, seconds=60, what="the monitor sees its end")
     after = by_nohup(desk, two).cmdline
-    services.attach(deployment, on_port(desk, two), actor=story.actor, address="")
+    services.attach(deployment, on_port(desk, two), seen_at=timezone.now(), actor=story.actor, address="")
     deployment.refresh_from_db()
     assert deployment.port == two
     assert restarted(story, desk, deployment) == after

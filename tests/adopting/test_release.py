@@ -4,6 +4,7 @@ import os
 import signal
 
 import pytest
+from django.utils import timezone
 
 from deployments import releasing, services
 from deployments.lifecycle import ServiceState
@@ -21,7 +22,13 @@ FLAGS = ("--context-length", "4096")
 def adopted(story: Story, place: Place, port: int) -> Deployment:
     found = on_port(place, port)
     return services.adopt(
-        place.host, found, name=f"kept-{port}", requester_may_approve=True, actor=story.actor, address=""
+        place.host,
+        found,
+        name=f"kept-{port}",
+        seen_at=timezone.now(),
+        requester_may_approve=True,
+        actor=story.actor,
+        address="",
     )
 
 
@@ -67,7 +74,7 @@ def test_a_server_that_the_panel_has_restarted_lives_on_with_its_log(story: Stor
     assert releasing.WORDS["log"].format(next(iter(logs))) in kept
     back = on_port(desk, port)
     assert not back.refused, "it can be taken back"
-    services.attach(deployment, back, actor=story.actor, address="")
+    services.attach(deployment, back, seen_at=timezone.now(), actor=story.actor, address="")
     deployment.refresh_from_db()
     assert deployment.state == ServiceState.SERVING and deployment.released == {}
 
@@ -117,7 +124,7 @@ def test_who_restarted_it_by_hand_is_attached(story: Story, desk: Place) -> None
     until(is_found, seconds=60, what="the monitor finds it", tell=lambda: deployment.state_detail)
     found = found_for(deployment)
     assert found is not None and not found.refused and found.pid == after.own_pid
-    revision = services.attach(deployment, found, actor=story.actor, address="")
+    revision = services.attach(deployment, found, seen_at=timezone.now(), actor=story.actor, address="")
     assert revision.argv[-2:] == list(FLAGS) and revision.number == 2
     deployment.refresh_from_db()
     story.run_job(deployment)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -51,7 +52,8 @@ def a_server(gpu: Gpu, **values: Any) -> Found:
 
 
 def adopt(host: Host, found: Found, actor: User, **values: Any) -> Deployment:
-    return services.adopt(host, found, **({"name": "qwen", "actor": actor, "address": "10.0.0.9"} | values))
+    usual = {"name": "qwen", "seen_at": timezone.now(), "actor": actor, "address": "10.0.0.9"}
+    return services.adopt(host, found, **(usual | values))
 
 
 def looked(host: Host, *servers: Found, **values: Any) -> ServerLook:
@@ -141,6 +143,49 @@ def test_a_start_that_was_not_ours_tells_nothing_of_how_long_starts_take(
     assert last_starts(made, before=make_launch(made, state=LaunchState.ENDED)) == []
 
 
+# --- What may have ended since it was seen
+
+
+AGO = timedelta(minutes=6)
+
+
+def test_an_old_look_is_no_proof_that_it_runs(host: Host, gpu: Gpu, administrator: User) -> None:
+    with pytest.raises(services.Refused, match="seen too long ago"):
+        adopt(host, a_server(gpu), administrator, seen_at=timezone.now() - AGO)
+    with pytest.raises(services.Refused, match="seen too long ago"):
+        adopt(host, a_server(gpu), administrator, seen_at=None)
+    stopped = make_deployment(host=host, gpus=[gpu], state="stopped")
+    with pytest.raises(services.Refused, match="seen too long ago"):
+        attach(stopped, a_server(gpu), administrator, seen_at=timezone.now() - AGO)
+    assert not Launch.objects.exists()
+
+
+def test_on_a_host_that_is_not_reached_nobody_knows(host: Host, gpu: Gpu, administrator: User) -> None:
+    Host.objects.update(reach=Host.Reach.UNREACHABLE)
+    with pytest.raises(services.Refused, match="cannot be reached now"):
+        adopt(host, a_server(gpu), administrator)
+
+
+def test_a_server_that_has_ended_since_the_look_serves_nobody(host: Host, gpu: Gpu, administrator: User) -> None:
+    found, looked_at = a_server(gpu), timezone.now()
+    first = adopt(host, found, administrator)
+    Launch.objects.update(state=LaunchState.ENDED, ended_at=timezone.now())
+    for values in {"name": "again"}, {"name": "marked"}:
+        with pytest.raises(services.Refused, match=f"one of {first}, which has ended since"):
+            adopt(host, found, administrator, seen_at=looked_at, **values)
+        found = a_server(gpu, pid=7, launch=str(Launch.objects.get().pk))
+    assert adopt(host, found, administrator, name="alive after all").live_launch, "a later look has seen it"
+
+
+def test_an_old_look_asks_for_another_one(client_of: ClientOf, administrator: User, host: Host, gpu: Gpu) -> None:
+    found = a_server(gpu)
+    looked(host, found, started_at=timezone.now() - AGO)
+    page = client_of(administrator).get(f"/hosts/{host.pk}/").content.decode()
+    assert "Adopt SGLang" not in page and "Look for servers again first" in page
+    answer = client_of(administrator).post(f"/hosts/{host.pk}/servers/adopt/", {"server": found.key, "name": "qwen"})
+    assert answer.status_code == 409 and "seen too long ago" in answer.content.decode()
+
+
 # --- Attach
 
 
@@ -150,8 +195,8 @@ def stopped(host: Host, gpu: Gpu) -> Deployment:
     return make_deployment(host=host, gpus=[gpu], state="unknown", found={"argv": ["x"], "pid": 100})
 
 
-def attach(deployment: Deployment, found: Found, actor: User) -> Revision:
-    return services.attach(deployment, found, actor=actor, address="10.0.0.9")
+def attach(deployment: Deployment, found: Found, actor: User, *, seen_at: datetime | None = None) -> Revision:
+    return services.attach(deployment, found, seen_at=seen_at or timezone.now(), actor=actor, address="10.0.0.9")
 
 
 def test_attach_makes_a_revision_of_what_runs(stopped: Deployment, gpu: Gpu, administrator: User) -> None:
