@@ -36,7 +36,7 @@ def run_check(check_id: int) -> None:
     close_old_connections()
     if not CloneCheck.objects.filter(pk=check_id, started_at=None).update(started_at=timezone.now()):
         return
-    check = CloneCheck.objects.select_related("host__via", "deployment__revision__profile").get(pk=check_id)
+    check = CloneCheck.objects.select_related("host__via", "deployment", "revision__profile").get(pk=check_id)
     told: dict[str, Any] = {"problem": "The panel failed while it looked.", "hint": "Check again."}
     try:
         with links.borrow(check.host) as transport:
@@ -50,7 +50,9 @@ def run_check(check_id: int) -> None:
 
 def look(transport: Transport, check: CloneCheck) -> list[Row]:
     """Raises TransportError."""
-    revision = check.deployment.revision
+    revision = check.revision
+    if revision is None:  # asked for by an earlier version of the panel
+        raise TransportError("Which revision was to be checked is not known.", hint="Look once more.")
     engine = ENGINES[revision.profile.engine]
     wanted = _wanted(revision, engine)
     facts = probe(
@@ -65,15 +67,15 @@ def look(transport: Transport, check: CloneCheck) -> list[Row]:
     there = There(
         check.host.name,
         _cards_there(facts, check),
-        _version(transport, check, engine),
+        _version(transport, check, revision, engine),
         facts.paths,
         facts.closed,
         facts.disks,
         port.free,
         port.text,
-        _others(check),
+        _others(check, port=revision.port),
     )
-    return compare(wanted, _here(check.deployment), there)
+    return compare(wanted, _here(check.deployment, revision), there)
 
 
 def _wanted(revision: Revision, engine: Engine) -> Wanted:
@@ -86,13 +88,13 @@ def _wanted(revision: Revision, engine: Engine) -> Wanted:
     return Wanted(revision.port, paths, HOME, engine.label, revision.engine_versions, revision.env)
 
 
-def _here(deployment: Deployment) -> Here:
+def _here(deployment: Deployment, revision: Revision) -> Here:
     """From what the panel has stored: the host itself may be gone."""
     place = deployment.placement
     launch = deployment.launches.exclude(effective={}).order_by("-intended_at").first()
     newest = deployment.newest_launch
     way = Way.of(newest.started_by) if newest is not None else Way()
-    keeper = str(way) if way.by in NAMED and not deployment.revision.container else ""
+    keeper = str(way) if way.by in NAMED and not revision.container else ""
     version = str(launch.effective.get("version", "")) if launch is not None else ""
     return Here(place.host.name, [_card(gpu) for gpu in place.gpus], version, keeper)
 
@@ -111,9 +113,8 @@ def _cards_there(facts: HostFacts, check: CloneCheck) -> Sequence[CardThere]:
     return [_card(gpu, used.get(gpu.uuid)) for gpu in rows]
 
 
-def _version(transport: Transport, check: CloneCheck, engine: Engine) -> str | Unknown | None:
+def _version(transport: Transport, check: CloneCheck, revision: Revision, engine: Engine) -> str | Unknown | None:
     """Of the engine that the command would use there. Raises TransportError."""
-    revision = check.deployment.revision
     if revision.container:
         return None
     program = program_with_version(revision.argv, engine.package) if engine.package else None
@@ -125,7 +126,7 @@ def _version(transport: Transport, check: CloneCheck, engine: Engine) -> str | U
     return said.get("version") or Unknown(f"{said.get('unknown', 'the host did not say')}.")
 
 
-def _others(check: CloneCheck) -> list[str]:
+def _others(check: CloneCheck, *, port: int) -> list[str]:
     """Deployments on the same machine that have one of the cards, or on the same host the port."""
     machine: Host = check.host.machine
     places: Iterable[Placement] = (
@@ -138,6 +139,5 @@ def _others(check: CloneCheck) -> list[str]:
     return sorted(
         place.deployment.name
         for place in places
-        if cards & set(place.gpu_uuids)
-        or (place.host_id == check.host_id and place.deployment.port == check.deployment.revision.port)
+        if cards & set(place.gpu_uuids) or (place.host_id == check.host_id and place.deployment.port == port)
     )

@@ -20,6 +20,9 @@ class CloneCheck(models.Model):
     """One look at the host that a deployment is to be cloned to. ``rows`` are what was compared (cloning/rows.py)."""
 
     deployment = models.ForeignKey(Deployment, models.CASCADE, related_name="clone_checks")
+    revision = models.ForeignKey(
+        "deployments.Revision", models.CASCADE, null=True, related_name="+", help_text="That was checked."
+    )
     name = models.CharField(max_length=64, help_text="Of the deployment that is to be made.")
     host = models.ForeignKey(Host, models.CASCADE, related_name="+")
     gpu_uuids = models.JSONField(default=list)
@@ -40,6 +43,11 @@ class CloneCheck(models.Model):
     def get_absolute_url(self) -> str:
         """Its page."""
         return reverse("deployments:clone_check", args=[self.pk])
+
+    @property
+    def has_moved(self) -> bool:
+        """Would a restart of the deployment launch another revision by now than the one that was checked?"""
+        return self.revision_id != self.deployment.revision_id
 
     @property
     def goes_on(self) -> bool:

@@ -28,16 +28,21 @@ def request_clone_check(
     check_cards(host, gpu_uuids)
     with transaction.atomic():
         check = CloneCheck.objects.create(
-            deployment=deployment, name=name, host=host, gpu_uuids=gpu_uuids, requested_by=actor
+            deployment=deployment,
+            revision=deployment.revision,
+            name=name,
+            host=host,
+            gpu_uuids=gpu_uuids,
+            requested_by=actor,
         )
-        detail = {"host": host.name, "cards": gpu_uuids}
+        detail = {"host": host.name, "cards": gpu_uuids, "revision": str(deployment.revision)}
         audit.record("check a clone", actor=actor, target=deployment, detail=detail, address=address)
         transaction.on_commit(lambda: tasks.ring_clone_check(check.pk), robust=True)
     return check
 
 
 def clone_deployment(check: CloneCheck, *, actor: User, address: str) -> Deployment:
-    """Make the deployment that was checked: recipe, policy and secrets of the old one, on the new place.
+    """Make the deployment that was checked: its revision, policy and secrets of the old one, on the new place.
 
     Nothing is started, and the old one stays as it is. Raises Refused.
     """
@@ -47,8 +52,13 @@ def clone_deployment(check: CloneCheck, *, actor: User, address: str) -> Deploym
         require(actor, Action.SET_SECRET)
     if check.finished_at is None:
         raise Refused("The check goes on.", hint="Wait for its end, then look at what differs.")
+    if check.revision is None or check.has_moved:
+        raise Refused(
+            f"{source} is at {source.revision} by now, and {check.revision or 'an earlier one'} was checked.",
+            hint="Look once more: what differs may be something else.",
+        )
     policy = {name: getattr(source, name) for name in EDITABLE if name not in OF_THE_PLACE}
-    unsaved = Deployment(name=check.name, revision=source.revision, owner=source.owner, cloned_from=source, **policy)
+    unsaved = Deployment(name=check.name, revision=check.revision, owner=source.owner, cloned_from=source, **policy)
     with transaction.atomic():
         made = create_deployment(unsaved, host=check.host, gpu_uuids=check.gpu_uuids, actor=actor, address=address)
         for secret in secrets:

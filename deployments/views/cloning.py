@@ -125,7 +125,9 @@ def create(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 def _check(pk: int) -> CloneCheck:
-    return get_object_or_404(CloneCheck.objects.select_related("deployment__revision__profile", "host__via"), pk=pk)
+    return get_object_or_404(
+        CloneCheck.objects.select_related("deployment__revision__profile", "revision__profile", "host__via"), pk=pk
+    )
 
 
 def _context(check: CloneCheck) -> dict[str, Any]:

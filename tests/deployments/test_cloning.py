@@ -170,6 +170,37 @@ def test_recipe_policy_and_secrets_go_with_it_and_the_history_stays(
     assert AuditEntry.objects.get(action="clone deployment").detail["from"] == source.name
 
 
+def test_only_the_revision_that_was_checked_is_cloned(
+    source: Deployment, other: Host, administrator: User, client_of: ClientOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check = asked(source, other, administrator)
+    newer = make_revision(source.profile, argv=[*source.revision.argv, "--other"], port=31000)
+    Deployment.objects.filter(pk=source.pk).update(revision=newer)
+    monkeypatch.setattr(look.links, "borrow", FakeHost(idle_machine(), version=["version 0.5.9"]).borrow)
+    look.run_check(check.pk)
+    page = client_of(administrator).get(f"/clones/{check.pk}/").content.decode()
+    assert "Port 30000" in page and "Port 31000" not in page, "it looks for what it was asked for"
+    assert f"is at {newer} by now" in page and "Create moved" not in page and "Look once more" in page
+    answer = client_of(administrator).post(f"/clones/{check.pk}/create/")
+    assert answer.status_code == 409 and f"{check.revision} was checked" in answer.content.decode()
+    assert not Deployment.objects.filter(name="moved").exists()
+    client_of(administrator).post(f"/clones/{check.pk}/create/", {"again": "yes"})
+    assert CloneCheck.objects.order_by("-pk")[0].revision == newer
+
+
+def test_a_check_of_an_earlier_panel_is_made_again(
+    source: Deployment, other: Host, administrator: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(look.links, "borrow", FakeHost(idle_machine()).borrow)
+    check = asked(source, other, administrator)
+    CloneCheck.objects.update(revision=None)
+    look.run_check(check.pk)
+    check.refresh_from_db()
+    assert "not known" in check.problem and check.hint == "Look once more."
+    with pytest.raises(services.Refused, match="by now"):
+        services.clone_deployment(check, actor=administrator, address="")
+
+
 def test_who_may_and_what_cannot_be(source: Deployment, other: Host, administrator: User, operator: User) -> None:
     with pytest.raises(PermissionDenied):
         asked(source, other, operator)
