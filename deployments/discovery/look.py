@@ -10,7 +10,7 @@ from controlpanel.masking import as_written, mask_argv, mask_text, mask_values
 from deployments.commandline import Command
 from deployments.discovery.asking import Asker, Process, with_told
 from deployments.discovery.environment import Given, NotReadable, given_again, read_environ
-from deployments.discovery.found import Found
+from deployments.discovery.found import Found, HeldCard
 from deployments.discovery.readback import (
     PASTE,
     CannotReadBack,
@@ -167,9 +167,16 @@ def _found(asker: Asker, host: Host, facts: HostFacts, looked: Looked, login: Ma
         refused = replace(found, refused=mask_text(str(problem)), hint=_hint(looked))
         return replace(refused, effective=_told(asker, looked, ReadBack(Command(list(looked.argv)))))
     if looked.through == Way():
-        here = 0 if isinstance(facts.gpus, Unknown) else len(facts.gpus.gpus)
-        read = replace(read, command=seeing_all_cards(read.command, cards_here=here, held=len(cards)))
+        read = _with_cards(facts, cards, read)
     return _with_recipe(found, read, told=_told(asker, looked, read))
+
+
+def _with_cards(facts: HostFacts, cards: Sequence[HeldCard], read: ReadBack) -> ReadBack:
+    """With the variable by which its restart lands on the same cards, where it needs one."""
+    gpus = () if isinstance(facts.gpus, Unknown) else facts.gpus.gpus
+    uuids = {card.uuid for card in cards}
+    held = {gpu.index for gpu in gpus if gpu.uuid in uuids and isinstance(gpu.index, int)}
+    return seeing_all_cards(read, cards_here=len(gpus), held=held)
 
 
 def _told(asker: Asker, looked: Looked, read: ReadBack) -> Mapping[str, object]:

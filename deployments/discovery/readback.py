@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from controlpanel.masking import SHORTEST_KNOWN
@@ -124,9 +124,21 @@ def _notes(secrets: Mapping[str, str], *, key: str, left: Sequence[str]) -> tupl
     return tuple(notes)
 
 
-def seeing_all_cards(command: Command, *, cards_here: int, held: int) -> Command:
-    """A server that was not told which cards to use, and uses some of them, counts from the first card on (main-gpu,
-    base-gpu-id): it must go on seeing all of them."""
-    if CARDS_VARIABLE in command.env or not 0 < held < cards_here:
-        return command
-    return replace(command, env={**command.env, CARDS_VARIABLE: ",".join(map(str, range(cards_here)))})
+def seeing_all_cards(read: ReadBack, *, cards_here: int, held: Collection[int]) -> ReadBack:
+    """A server that was not told which cards to use, and uses others than the first ones, counts from the first card
+    on (main-gpu, base-gpu-id): it must go on seeing all of them. Whoever uses the first ones finds the same where the
+    panel shows it only these.
+
+    ``held``: indices of the cards that it uses. Whether such a revision may be launched: plan/warnings.py.
+    """
+    command = read.command
+    if CARDS_VARIABLE in command.env or not held or set(held) == set(range(len(held))):
+        return read
+    every = ",".join(map(str, range(cards_here)))
+    note = (
+        f"It sees all cards of the host and does not use the first ones, so its flags count from the first. "
+        f"{CARDS_VARIABLE}={every} keeps that as it is."
+    )
+    return replace(
+        read, command=replace(command, env={**command.env, CARDS_VARIABLE: every}), notes=(*read.notes, note)
+    )

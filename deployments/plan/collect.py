@@ -77,6 +77,7 @@ def plan_for(ctx: StepContext, *, adopt: bool = True) -> Plan:
             facts=facts,
             node_facts=look_at_node(ctx, ("apps", *USABLE)),
             machine=ctx.host.machine.name,
+            used_alone=used_alone(ctx),
             earlier=launches_of(ctx),
             launches=launches_of_others(ctx),
             secrets=given,
@@ -230,6 +231,16 @@ def measured_needs(ctx: StepContext) -> dict[str, int]:
     for measured in reversed(list(served.values_list("memory_used", flat=True)[:MEASURED_LAUNCHES])):
         needs |= {uuid: mib for uuid, mib in measured.items() if uuid in ctx.placement.gpu_uuids}
     return needs
+
+
+def used_alone(ctx: StepContext) -> frozenset[str]:
+    """All cards of the host that a server of the revision to be launched used when it was last adopted there.
+
+    Of a launch of the panel's own nothing is measured but the deployment's cards.
+    """
+    adopted = Launch.objects.filter(deployment=ctx.deployment, revision=ctx.revision, host=ctx.host)
+    used = adopted.exclude(adopted_at=None).order_by("-adopted_at").values_list("memory_used", flat=True).first()
+    return frozenset(used or ())
 
 
 def rules_of(ctx: StepContext) -> Rules:

@@ -68,6 +68,8 @@ class PlanInput:
     node_facts: HostFacts | None = None
     machine: str = ""
     """The machine that has the cards, when that is the node of a container."""
+    used_alone: frozenset[str] = frozenset()
+    """Uuids of the cards that a server of exactly this revision used, and no others, when it was adopted here."""
     earlier: tuple[str, ...] = ()
     launches: Mapping[str, str] = field(default_factory=dict)
     """launch -> deployment, of the servers that the panel has started for others."""

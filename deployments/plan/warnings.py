@@ -140,22 +140,25 @@ def _no_card(asked: PlanInput) -> list[dict[str, Any]]:
 
 
 def _other_cards(asked: PlanInput, new: Recipe) -> list[dict[str, Any]]:
-    """The server must not land on cards that the job has not looked at."""
-    mark = f"{CARDS_VARIABLE}="
+    """The server must not land on cards that the job has not looked at.
+
+    One that was adopted may see more than its own: this very command was seen to use no others (discovery/readback.py).
+    """
+    mark, own = f"{CARDS_VARIABLE}=", {card.uuid for card in asked.cards}
     values = [word.removeprefix(mark) for word in new.argv if word.startswith(mark)]  # behind an `env` in the command
     if CARDS_VARIABLE in new.env:
         values.append(new.env[CARDS_VARIABLE])
     for value in values:
         named = cards_named(asked.facts, value)
-        if named and named <= {card.uuid for card in asked.cards}:
+        if named and (named <= own or (own <= named and asked.used_alone == own)):
             continue
         return [
             warning(
                 f"{new.name} sets {CARDS_VARIABLE}={value}, which "
                 + ("names cards that are not this deployment's." if named else "names no card that is known here."),
                 "The job would free and measure other cards than the server then uses.",
-                "Take the variable out of the revision (the panel sets it from the cards that are ticked), or tick "
-                "those cards.",
+                "Take the variable out of the revision (the panel sets it from the cards that are ticked, and flags "
+                "like --base-gpu-id or --main-gpu then count from the first of them), or tick those cards.",
                 blocks=True,
             )
         ]

@@ -164,6 +164,15 @@ def test_a_unit_that_starts_it_by_a_script(story: Story, units: Place) -> None:
     assert on_port(units, port).started_by == "unit chat.service"
 
 
+def test_one_that_was_not_told_its_card_lands_on_the_same_again(story: Story, desk: Place) -> None:
+    port = next(PORTS)
+    before = by_nohup(desk, port, "--base-gpu-id", "1", env={}, cards=1).cmdline
+    found = on_port(desk, port)
+    assert [card.label for card in found.cards] == ["GPU 1"] and found.env["CUDA_VISIBLE_DEVICES"] == "0,1"
+    assert restarted(story, desk, adopt(story, desk, found)) == before
+    assert on_port(desk, port).cards[0].uuid == found.cards[0].uuid
+
+
 @pytest.mark.slow
 def test_of_another_panel(story: Story, desk: Place) -> None:
     port = next(PORTS)

@@ -72,11 +72,28 @@ def test_without_a_key_nothing_is_taken_away() -> None:
     assert without_key(SGLANG, ARGV) == (ARGV, "")
 
 
-def test_who_counts_cards_from_the_first_on_goes_on_seeing_all_of_them() -> None:
-    command = read_back(LLAMA, ["/b/llama-server", "-m", "/m.gguf"], given=Given(), workdir="/", program="").command
-    assert seeing_all_cards(command, cards_here=4, held=1).env == {"CUDA_VISIBLE_DEVICES": "0,1,2,3"}
-    assert seeing_all_cards(command, cards_here=4, held=4) == command
-    assert seeing_all_cards(command, cards_here=4, held=0) == command, "it uses none"
+@pytest.mark.parametrize(
+    ("held", "variable"),
+    [
+        ({1}, "0,1,2,3"),
+        ({0, 2}, "0,1,2,3"),
+        ({0}, None),
+        ({0, 1}, None),
+        ({0, 1, 2, 3}, None),
+        (set(), None),
+    ],
+)
+def test_only_who_uses_others_than_the_first_cards_must_go_on_seeing_all(held: set[int], variable: str | None) -> None:
+    read = read_back(LLAMA, ["/b/llama-server", "-m", "/m.gguf"], given=Given(), workdir="/", program="")
+    seen = seeing_all_cards(read, cards_here=4, held=held)
+    assert seen.command.env.get("CUDA_VISIBLE_DEVICES") == variable
+    assert len(seen.notes) == (variable is not None), "a person is told"
+
+
+def test_who_was_told_its_cards_goes_on_being_told() -> None:
+    given = Given({"CUDA_VISIBLE_DEVICES": "2"})
+    read = read_back(LLAMA, ["/b/llama-server", "-m", "/m.gguf"], given=given, workdir="/", program="")
+    assert seeing_all_cards(read, cards_here=4, held={2}) == read
 
 
 @pytest.mark.parametrize(

@@ -367,6 +367,23 @@ def test_a_recipe_may_not_use_cards_that_nobody_looked_at(value: str, blocked: s
     assert all(f"names {blocked}" in text for text in blocking(made))
 
 
+@pytest.mark.parametrize(
+    ("value", "used", "blocked"),
+    [
+        ("0,1,2", {*CARDS}, False),
+        ("0,1,2", {CARDS[0]}, True),
+        ("0,1,2", {*CARDS, "GPU-of-somebody-else"}, True),
+        ("0,1,2", set(), True),
+        ("1,2", {*CARDS}, True),
+    ],
+)
+def test_who_was_adopted_may_see_cards_that_it_does_not_use(value: str, used: set[str], blocked: bool) -> None:
+    machine = serving_machine()
+    machine.cards["GPU-of-somebody-else"] = 4
+    new = replace(NEW, env={"CUDA_VISIBLE_DEVICES": value})
+    assert plan(machine, new=new, used_alone=frozenset(used)).data["blocked"] is blocked
+
+
 def test_a_changed_variable_is_shown() -> None:
     sent = replace(LAUNCH, argv=ARGV, env={"NCCL_DEBUG": "INFO"})
     rows = plan(serving_machine(), launch=sent, new=replace(NEW, argv=ARGV, workdir="")).data["flags"]
