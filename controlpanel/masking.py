@@ -9,7 +9,7 @@ rather than less. Known secrets shorter than four characters are not looked for:
 import base64
 import json
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
@@ -338,6 +338,8 @@ class StreamMasker:
         cut = len(self._held) - self._longest_line // 2
         cut = self._held.rfind(" ", cut // 2, cut) + 1 or cut
         secrets = [secret.span for secret in (*_blocks(self._held), *_in_lines(self._held))]
+        # Half a colour would be letters before what follows it.
+        secrets += [colour.span() for colour in _COLOUR.finditer(self._held)]
         while (begin := self._begin_of_divided(cut, secrets)) < cut:
             cut = begin
         return cut
@@ -347,16 +349,27 @@ class StreamMasker:
         return min([self._known_begins_before(cut), *(begin for begin, end in secrets if begin < cut < end)])
 
     def _known_begins_before(self, cut: int) -> int:
-        """Return where a known secret begins that the text up to `cut` ends in the middle of, else `cut`."""
-        earliest = cut
-        for secret in self._known:
-            for length in range(min(len(secret) - 1, cut), 0, -1):
-                start = cut - length
-                seen = self._held[start : start + len(secret)]
-                if secret.startswith(seen) or (secret == seen):
-                    earliest = min(earliest, start)
-                    break
-        return earliest
+        """Return where a known secret begins that the text up to `cut` ends in the middle of, else `cut`: as it
+        stands there, and as a terminal shows it.
+        """
+        starts = _starts_across(self._held, cut, known=self._known)
+        plain, place = _without_colours(self._held)
+        if plain is not self._held:
+            shown = bisect_left(range(len(plain)), cut, key=place)
+            starts += [place(start) for start in _starts_across(plain, shown, known=self._known)]
+        return min([cut, *starts])
+
+
+def _starts_across(text: str, cut: int, *, known: Sequence[str]) -> list[int]:
+    """Return where each of the known secrets begins that has begun before `cut` and, so far as is seen, goes on."""
+    starts = []
+    for secret in known:
+        for length in range(min(len(secret) - 1, cut), 0, -1):
+            start = cut - length
+            if secret.startswith(text[start : start + len(secret)]):
+                starts.append(start)
+                break
+    return starts
 
 
 def _end_of_lines(text: str, upto: int) -> int:

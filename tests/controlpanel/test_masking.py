@@ -393,3 +393,19 @@ def test_a_known_secret_with_a_colour_inside_is_hidden(text: str) -> None:
 
 def test_what_tput_writes_parts_no_secret_from_its_name() -> None:
     assert "MySecretValue1" not in mask_text("api_key\x1b(B\x1b[m=MySecretValue1")
+
+
+@pytest.mark.parametrize(
+    ("line", "known"),
+    [
+        ("my-sec\x1b[31mret-2024-key", "my-secret-2024-key"),
+        ("m\x1b[1;36my-secret-2024-ke\x1b[0my", "my-secret-2024-key"),
+        ("\x1b(Bsk-abcdefghijklmnop", "none of it"),
+    ],
+)
+def test_no_cut_in_a_line_lets_a_secret_with_a_colour_through(line: str, known: str) -> None:
+    for before in range(150 - len(line), 151):
+        text = "," * before + line + "," * 300
+        masker = StreamMasker(known=[known], longest_line=200)
+        first = masker.feed(text[:250])
+        assert first and first + masker.feed(text[250:]) + masker.flush() == mask_text(text, known=[known]), before
