@@ -94,6 +94,8 @@ class EffectKind(StrEnum):
 
 
 ENDS_SERVER = (EffectKind.SIGNAL_TERM, EffectKind.SIGNAL_KILL, EffectKind.NODE_KILL, EffectKind.MANAGER_STOP)
+NEVER_LATE = (*ENDS_SERVER, EffectKind.KILL_STRANGERS, EffectKind.LAUNCH)
+"""Must not reach a host that keeps no fence any more: they start or end something there."""
 
 
 class CheckStatus(StrEnum):

@@ -13,12 +13,16 @@ from controlpanel.access import Action, require
 from controlpanel.live import hints
 from controlpanel.refusal import Refused
 from deployments import tasks
-from deployments.lifecycle import LIVE_LAUNCH, EffectKind, LaunchState, ServiceState
+from deployments.lifecycle import LIVE_LAUNCH, NEVER_LATE, EffectKind, LaunchState, ServiceState
 from deployments.models import Deployment, Effect, Launch
 from deployments.services.jobs import wait_for
 
 LATEST_ARRIVAL = timedelta(minutes=15)
-"""What was sent over a link that broke does not arrive after this. Until then the host must keep its fence."""
+"""What was sent over a link that broke does not arrive after this. Until then the host must keep its fence.
+
+A worker that was frozen for longer, just as it sent a launch, finds no fence. Its launch still finds who has the port
+and the cards, and the locks of whoever is about to use them: it reads all three anew, and starts nothing beside them.
+"""
 
 
 def release(deployment: Deployment, *, typed_name: str = "", actor: User, address: str) -> None:
@@ -36,12 +40,7 @@ def release(deployment: Deployment, *, typed_name: str = "", actor: User, addres
             raise Refused(f"{deployment} is released already.")
         if (job := before.active_job) is not None:
             raise wait_for(job, f"{deployment} is not released while a job of it goes on.")
-        unanswered = Effect.objects.filter(job__deployment=before, kind=EffectKind.LAUNCH, finished_at=None)
-        if unanswered.filter(intended_at__gt=now - LATEST_ARRIVAL).exists():
-            raise Refused(
-                f"A launch of {deployment} was sent minutes ago, and its answer was lost: it may still arrive.",
-                hint="Wait some minutes, then release it.",
-            )
+        _refuse_while_on_its_way(before)
         Launch.objects.filter(deployment=before, state__in=LIVE_LAUNCH).update(
             state=LaunchState.ENDED, ended_at=now, end_reason=f"released by {who}: it runs on without the panel"
         )
@@ -55,6 +54,18 @@ def release(deployment: Deployment, *, typed_name: str = "", actor: User, addres
         audit.record("release", actor=actor, target=deployment, detail={"state": before.state}, address=address)
         transaction.on_commit(lambda: tasks.ring_release(deployment.pk), robust=True)
     hints.hint("overview")
+
+
+def _refuse_while_on_its_way(deployment: Deployment) -> None:
+    """Raises Refused where a start may still arrive, or a stop, which would end what is to run on."""
+    sent = Effect.objects.filter(job__deployment=deployment, kind__in=NEVER_LATE, finished_at=None)
+    late = sent.filter(intended_at__gt=timezone.now() - LATEST_ARRIVAL).first()
+    if late is not None:
+        what = "launch" if late.kind == EffectKind.LAUNCH else "stop"
+        raise Refused(
+            f"A {what} of {deployment} was sent minutes ago, and its answer was lost: it may still arrive.",
+            hint="Wait some minutes, then release it.",
+        )
 
 
 def tidy_up_again(deployment: Deployment, *, actor: User, address: str) -> None:

@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from controlpanel.models import AuditEntry
 from deployments import releasing, services, tasks
-from deployments.lifecycle import JobKind, LaunchState, ServiceState
+from deployments.lifecycle import EffectKind, JobKind, LaunchState, ServiceState
 from deployments.models import Deployment, Effect, Job
 from deployments.remote.script import Said
 from deployments.views import board
@@ -173,10 +173,23 @@ def test_what_stays_is_told_with_its_reason(
     assert deployment.name in client_of(administrator).get("/deployments/").content.decode()
 
 
-def test_a_launch_that_may_still_arrive_must_find_its_fence(deployment: Deployment, administrator: User) -> None:
+@pytest.mark.parametrize(
+    ("kind", "what"),
+    [
+        (EffectKind.LAUNCH, "launch"),
+        (EffectKind.SIGNAL_TERM, "stop"),
+        (EffectKind.NODE_KILL, "stop"),
+        (EffectKind.MANAGER_STOP, "stop"),
+        (EffectKind.KILL_STRANGERS, "stop"),
+    ],
+)
+def test_what_may_still_arrive_must_find_its_fence(
+    deployment: Deployment, administrator: User, kind: EffectKind, what: str
+) -> None:
     job = make_job(deployment, state="succeeded")
-    effect = Effect.objects.create(job=job, step=job.steps.all()[0], kind="launch", fence=1)
-    with pytest.raises(services.Refused, match="it may still arrive"):
+    Effect.objects.create(job=job, step=job.steps.all()[0], kind=EffectKind.WATCH, fence=1)
+    effect = Effect.objects.create(job=job, step=job.steps.all()[0], kind=kind, fence=1)
+    with pytest.raises(services.Refused, match=f"A {what} of .* may still arrive"):
         let_go(deployment, administrator)
     Effect.objects.filter(pk=effect.pk).update(intended_at=timezone.now() - timedelta(minutes=16))
     assert let_go(deployment, administrator).state == ServiceState.RELEASED
