@@ -43,7 +43,7 @@ def command_of(text: str) -> list[str] | None:
 def _flow(text: str) -> list[str]:
     try:
         words = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         words = None
     if not isinstance(words, list) or not all(isinstance(word, str | int | float) for word in words):
         raise ValueError('Write the list after command: as ["python", "-m", "x"], every word in double quotes.')

@@ -87,7 +87,7 @@ def _drafts(flags: Arguments) -> int:
     try:
         config = json.loads(text)
         count, path = int(config["num_speculative_tokens"]), config.get("model")
-    except (ValueError, LookupError, TypeError, AttributeError):
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         raise CannotTell("--speculative-config does not say num_speculative_tokens.") from None
     if path is not None:
         raise CannotTell(f"What the draft model {path} needs is not known.")

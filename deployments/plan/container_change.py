@@ -75,7 +75,7 @@ def read_container(text: str) -> ContainerTold | Unknown:
             is_up=bool(row["State"]["Running"]),
             workdir=str(config.get("WorkingDir") or ""),
         )
-    except (ValueError, KeyError, IndexError, TypeError, AttributeError):
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
         return Unknown("What docker says of the container could not be read.")
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from deployments.commandline import Command, check_argv, check_env, parse
+from deployments.commandline import Command, check_argv, check_env, compose, parse
 
 
 @pytest.mark.parametrize(
@@ -130,3 +130,8 @@ def test_a_usual_command_and_environment_pass() -> None:
     check_argv(["python", "-m", "x", "--flag", "--api-key"])
     check_argv(["x", "--allow-credentials", "--ssl-keyfile", "/k", "--max-total-tokens", "9", "--api", "--port", "1"])
     check_env({"CUDA_VISIBLE_DEVICES": "0,1", "NCCL_DEBUG": ""})
+
+
+def test_a_list_of_compose_that_never_ends_is_refused_in_words() -> None:
+    with pytest.raises(ValueError, match="Write the list after command:"):
+        compose.command_of(f"command: {'[' * 50_000}")

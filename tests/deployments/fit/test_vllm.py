@@ -92,6 +92,7 @@ def test_a_context_that_the_engine_chooses() -> None:
         ("-dp 2", "The flags ask for 2 cards"),
         ("--kv-cache-dtype moon", "KV cache in moon"),
         ("--speculative-config {}", "num_speculative_tokens"),
+        (f"--speculative-config {'[' * 50_000}", "num_speculative_tokens"),
         ('--speculative-config \'{"num_speculative_tokens": 2, "model": "/d"}\'', "draft model /d"),
         ("--max-model-len 12q", "--max-model-len 12q"),
     ],

@@ -52,7 +52,7 @@ def test_a_container_is_read() -> None:
     assert told(Config={"Labels": None}).way == Way(By.CONTAINER, "chat")
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '[{"Name": 1}]', "[null]", "Error: No such object"])
+@pytest.mark.parametrize("text", ["", "[]", "{}", '[{"Name": 1}]', "[null]", "Error: No such object", "[" * 50_000])
 def test_what_cannot_be_read_is_unknown(text: str) -> None:
     assert isinstance(read_container(text), Unknown)
 
