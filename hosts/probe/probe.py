@@ -11,7 +11,7 @@ from hosts.probe.facts import AGAIN, HostFacts, read_facts
 from hosts.probe.frames import FrameReader, parse_frame
 from hosts.probe.port import script as port_script
 from hosts.sudo import refusal
-from hosts.transport.base import CommandTimeout, SudoRefused, Transport, no_tick
+from hosts.transport.base import CommandTimeout, LinkLost, SudoRefused, Transport, no_tick
 
 """The cards' memory and nothing else: the cheapest look there is."""
 SERVING = ("host", "gpus", "apps", "procs", "uids", "fds", "listeners", "markers", "pids")
@@ -79,7 +79,7 @@ def watch(
     """A look every `every` seconds over one long-running command, until it has run for `seconds`.
 
     `eager`: the pause in the first seconds, for what comes soon or not at all. A newer watch with the same `slot`
-    ends this one. `tick` is called at least once a second. Raises LinkLost when the link breaks,
+    ends this one. `tick` is called at least once a second. Raises LinkLost when the link breaks or the script dies,
     CommandTimeout after too long a silence and SudoRefused as `probe`; close the iterator to stop listening.
     """
     if transport.kind == "local" and not sudo:
@@ -93,6 +93,7 @@ def watch(
     reader = FrameReader(token)
     last_word = time.monotonic()
     before = b""  # what comes before the first frame: nothing, or why there is none
+    seen = False
     with transport.stream(argv, stdin=probe_stdin(token, sections), keep_stdin_open=True) as stream:
         while True:
             data = stream.read(timeout=0.5)
@@ -100,6 +101,8 @@ def watch(
             if data == b"":
                 if sudo:
                     _check_sudo(before)
+                if not seen or stream.exit_status != 0:  # at its time, or for a newer one, it ends with 0
+                    raise LinkLost(f"The host's readings ended {_as_what(stream.exit_status)}.")
                 return
             if data is None:
                 if time.monotonic() - last_word > SILENCE_SECONDS:
@@ -109,8 +112,12 @@ def watch(
             if sudo and len(before) < MOST_BEFORE:
                 before += data
             for frame in reader.feed(data):
-                sudo = False  # it has let us in
+                sudo, seen = False, True  # it has let us in
                 yield read_facts(frame, measured_at=datetime.now(UTC))
+
+
+def _as_what(status: int | None) -> str:
+    return "with a signal" if status is None else f"with status {status}"
 
 
 def _watch_here(

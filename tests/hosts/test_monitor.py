@@ -54,6 +54,7 @@ class Hosts:
 
     def __init__(self, machine: Machine, frames: int = 3) -> None:
         self.machine, self.frames = machine, frames
+        self.statuses: list[int] = []
         self.errors: list[Exception] = []
         self.asked: list[Call] = []
 
@@ -70,7 +71,8 @@ class Hosts:
         self.asked.append(call)
         self.ask()
         token = call.stdin.partition(b"\n")[0].removeprefix(b"TOKEN=").decode()
-        return Reply(chunks=tuple(frame_bytes(token, self.machine.sections()) for _ in range(self.frames)))
+        chunks = tuple(frame_bytes(token, self.machine.sections()) for _ in range(self.frames))
+        return Reply(chunks=chunks, exit_status=self.statuses.pop(0) if self.statuses else 0)
 
 
 @pytest.fixture
@@ -190,6 +192,13 @@ def test_a_probe_that_ends_is_started_again(there: Hosts) -> None:
     watching = Watching()
     run_host(Monitor(watchers=[watching]), make_host(), watching, readings=7)
     assert len(there.asked) == 3
+
+
+def test_a_probe_that_dies_is_a_host_that_cannot_be_read(there: Hosts) -> None:
+    watching = Watching()
+    there.statuses = [137, 137]
+    run_host(Monitor(watchers=[watching]), make_host(), watching, readings=7)
+    assert watching.reasons == ["The host's readings ended with status 137."] * 2
 
 
 def test_ports_are_watched_as_soon_as_somebody_wants_to_know(there: Hosts) -> None:

@@ -1,5 +1,6 @@
 """The script itself, run for real on this machine against the lab's cards, through every shell there is."""
 
+import itertools
 import os
 import pwd
 import shutil
@@ -9,22 +10,22 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from hosts.probe.facts import HostFacts, read_facts
-from hosts.probe.fake import answer, is_probe
+from hosts.probe.fake import answer, frame_bytes, is_probe
 from hosts.probe.frames import NOT_ASKED, Unknown, parse_frame
 from hosts.probe.gpus import GpuList, GpuReading, Recovery
 from hosts.probe.health import KernelLog
 from hosts.probe.holders import OpenFiles
 from hosts.probe.probe import ALL_SECTIONS, EVERYTHING, probe, probe_argv, probe_stdin, watch
 from hosts.probe.processes import HostIdentity, ProcessTable
-from hosts.transport.base import Result, no_tick
-from hosts.transport.fake import FakeTransport
+from hosts.transport.base import LinkLost, Result, no_tick
+from hosts.transport.fake import Call, FakeTransport, Reply
 from hosts.transport.local import LocalTransport
 from lab.build import BUILD, build
 from lab.gpus import state
@@ -349,6 +350,29 @@ def test_a_newer_watch_ends_the_older_one(sshd: Sshd) -> None:
     assert sum(1 for _ in older) < 50
     newer.close()
     link.close()
+
+
+def test_a_watch_whose_script_is_killed_says_so(sshd: Sshd) -> None:
+    slot = f"test-killed-{os.getpid()}"
+    link = sshd.connect()
+    readings = watch(link, sections=["host"], every=0.1, slot=slot)
+    next(readings)
+    subprocess.run(["pkill", "-KILL", "-f", f"slot={slot}"], check=True)
+    with pytest.raises(LinkLost, match="The host's readings ended with"):
+        list(readings)
+    link.close()
+
+
+@pytest.mark.parametrize(("frames", "status", "lost"), [(1, 0, False), (0, 0, True), (2, 137, True), (2, None, True)])
+def test_a_watch_ends_as_it_should_or_says_so(frames: int, status: int | None, lost: bool) -> None:
+    def reply(call: Call) -> Reply:
+        token = call.stdin.partition(b"\n")[0].removeprefix(b"TOKEN=").decode()
+        return Reply(chunks=tuple(frame_bytes(token, {}) for _ in range(frames)), exit_status=status)
+
+    readings = watch(FakeTransport().on(is_probe, reply=reply), sections=["host"], every=1, slot="s")
+    assert len(list(itertools.islice(readings, frames))) == frames
+    with pytest.raises(LinkLost) if lost else nullcontext():
+        assert list(readings) == []
 
 
 def test_a_watch_that_nobody_reads_ends_by_itself(sshd: Sshd) -> None:

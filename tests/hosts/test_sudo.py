@@ -4,7 +4,7 @@ import pytest
 
 from hosts.probe.probe import probe, watch
 from hosts.sudo import refusal
-from hosts.transport.base import SudoRefused
+from hosts.transport.base import LinkLost, SudoRefused
 from hosts.transport.fake import FakeTransport, Reply
 
 ASKS = b"sudo: a password is required\n"
@@ -46,4 +46,5 @@ def test_without_sudo_the_same_words_are_just_no_answer() -> None:
     host = FakeTransport().on("sh", reply=Reply(stderr=ASKS, exit_status=1))
     probe(host, sections=["host"], timeout=5)
     host = FakeTransport().on("sh", reply=Reply(chunks=(ASKS,)))
-    assert list(watch(host, sections=["host"], every=1, slot="s")) == []
+    with pytest.raises(LinkLost):
+        list(watch(host, sections=["host"], every=1, slot="s"))
