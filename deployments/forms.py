@@ -295,11 +295,11 @@ class DeploymentForm(forms.ModelForm):
         gpus = self.fields["gpus"]
         assert isinstance(gpus, forms.MultipleChoiceField)
         self.all_gpus = list(Gpu.objects.filter(present=True).select_related("host"))
-        if self.instance.pk:
+        if (place := self.instance.place if self.instance.pk else None) is not None:
             known = {gpu.uuid for gpu in self.all_gpus}
-            self.lost_gpus = [uuid for uuid in self.instance.placement.gpu_uuids if uuid not in known]
-            place = self.instance.placement
+            self.lost_gpus = [uuid for uuid in place.gpu_uuids if uuid not in known]
             self.initial.update(host=place.host_id, gpus=place.gpu_uuids)
+        if self.instance.pk:
             self.initial["co_tenants"] = ", ".join(self.instance.co_tenants)
             way = Way.of(self.instance.started_by)
             self.initial.update(started_by=str(way.by), started_by_name=way.name)

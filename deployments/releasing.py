@@ -32,7 +32,7 @@ def run_release(deployment_id: int) -> None:
     """Tidy up on the host of a deployment that was released. Done twice, it does no harm."""
     close_old_connections()
     found = Deployment.objects.filter(pk=deployment_id, state=ServiceState.RELEASED).first()
-    if found is None or found.released.get("done_at"):
+    if found is None or found.released.get("done_at") or found.place is None:
         return
     told: dict[str, Any] = {"problem": "The panel failed while it tidied up.", "hint": "Try again."}
     try:

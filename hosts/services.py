@@ -8,6 +8,8 @@ from pathlib import Path
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import transaction
+from django.db.models import F
+from django.urls import reverse
 from django.utils import timezone
 
 from controlpanel import audit
@@ -134,17 +136,41 @@ def _passes_through(via: Host | None, host: Host) -> bool:
 
 
 def remove_host(host: Host, *, actor: User, address: str) -> None:
-    """Forget a host that nothing uses. Jobs of the past keep its name. Raises Refused while it is used."""
+    """Forget a host that nothing uses. Raises Refused while it is used.
+
+    Jobs of the past keep its name, and so do deployments that were released there, with all their history.
+    """
     require(actor, Action.EDIT_HOST)
-    if host.placements.exists():
-        names = ", ".join(str(placement.deployment) for placement in host.placements.all())
-        raise Refused(f"{host} is used by {names}.", hint="Remove or move these deployments first.")
+    with transaction.atomic():
+        Host.objects.filter(pk=host.pk).update(name=F("name"))  # nobody attaches anything there until the end
+        _refuse_while_needed(host)
+        for place in host.placements.select_related("deployment"):
+            place.deployment.released = place.deployment.released | {"host": host.name}
+            place.deployment.save(update_fields=["released"])
+            place.delete()
+        audit.record("remove host", actor=actor, target=host, detail={"where": host.where}, address=address)
+        host.delete()
+
+
+def _refuse_while_needed(host: Host) -> None:
+    """Raises Refused while something would be lost with the host, or could not be reached without it."""
+    in_use = host.placements.exclude(deployment__state="released")
+    if in_use.exists():
+        names = ", ".join(str(placement.deployment) for placement in in_use)
+        raise Refused(
+            f"{host} is used by {names}.",
+            hint="Edit each to move it to another host, or release it: what runs then runs on, and its history stays.",
+        )
     if host.reached_through.exists():
         names = ", ".join(map(str, host.reached_through.all()))
         raise Refused(f"{names} are reached through {host}.", hint="Remove them first.")
-    with transaction.atomic():
-        audit.record("remove host", actor=actor, target=host, detail={"where": host.where}, address=address)
-        host.delete()
+    for place in host.placements.select_related("deployment"):
+        if host.reach == Host.Reach.REACHABLE and not place.deployment.released.get("done_at"):
+            raise Refused(
+                f"What the panel has left on {host} for {place.deployment} is not taken away yet.",
+                hint="Tidy up there first: without the host nobody can.",
+                link=(reverse("deployments:deployment", args=[place.deployment_id]), f"Open {place.deployment}"),
+            )
 
 
 def request_test(host: Host, *, actor: User, address: str) -> HostTest:

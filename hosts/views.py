@@ -196,6 +196,7 @@ def _context(host: Host) -> dict[str, Any]:
         "gpus": host.gpus.filter(present=True),
         "gone": host.gpus.filter(present=False),
         "placements": host.placements.select_related("deployment"),
+        "in_use": host.placements.exclude(deployment__state="released").exists(),
         "trust_form": TrustForm(),
     }
 

@@ -90,12 +90,14 @@ def _wanted(revision: Revision, engine: Engine) -> Wanted:
 
 def _here(deployment: Deployment, revision: Revision) -> Here:
     """From what the panel has stored: the host itself may be gone."""
-    place = deployment.placement
+    place = deployment.place
     launch = deployment.launches.exclude(effective={}).order_by("-intended_at").first()
     newest = deployment.newest_launch
     way = Way.of(newest.started_by) if newest is not None else Way()
     keeper = str(way) if way.by in NAMED and not revision.container else ""
     version = str(launch.effective.get("version", "")) if launch is not None else ""
+    if place is None:  # it was released, and its host removed since
+        return Here(deployment.released.get("host", ""), [], version, keeper)
     return Here(place.host.name, [_card(gpu) for gpu in place.gpus], version, keeper)
 
 

@@ -130,8 +130,17 @@ class Deployment(models.Model):
 
     @cached_property
     def placement(self) -> Placement:
-        """Where it runs, as it was when first asked for. One place today; the schema allows several."""
-        return self.placements.select_related("host", "host__via").order_by("rank")[0]
+        """Where it runs, as it was when first asked for. One place today; the schema allows several.
+
+        One that was released has none where its host was removed since: ``place`` for whoever may meet such a one.
+        """
+        assert self.place is not None
+        return self.place
+
+    @cached_property
+    def place(self) -> Placement | None:
+        """The same; None where there is none any more."""
+        return self.placements.select_related("host", "host__via").order_by("rank").first()
 
     @cached_property
     def partners(self) -> tuple[str, ...]:

@@ -191,13 +191,14 @@ def _policy(deployment: Deployment) -> dict[str, object]:
 def mark_proven(launch: Launch, *, actor: User, address: str) -> None:
     """Say that this launch was good: its revision becomes the deployment's proven one."""
     require(actor, Action.APPROVE)
+    place = launch.deployment.place
     if launch.revision is None or launch.ready_at is None:
         raise Refused("Only a launch that has served can be marked as proven.")
     kept = ran_with(
         effective=launch.effective,
         requested=launch.requested,
         model=launch.model,
-        cards=launch.deployment.placement.cards,
+        cards=place.cards if place is not None else [],
     )
     who = {"by": actor.get_username(), "at": timezone.now().isoformat(timespec="seconds")}
     with transaction.atomic():

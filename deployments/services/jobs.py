@@ -91,9 +91,10 @@ def _same(job: Job, *, kind: JobKind, deployment: Deployment) -> Job:
 def refuse_released(deployment: Deployment) -> None:
     """Raises Refused for a deployment that the panel has let go of."""
     if deployment.state == ServiceState.RELEASED:
+        back = "To take it back, look for servers on its host's page and attach the one that runs."
         raise Refused(
             f"{deployment} is released: the panel has let go of it.",
-            hint="To take it back, look for servers on its host's page and attach the one that runs.",
+            hint=back if deployment.place is not None else "Its host was removed; clone it to another one.",
         )
 
 

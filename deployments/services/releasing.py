@@ -73,7 +73,7 @@ def tidy_up_again(deployment: Deployment, *, actor: User, address: str) -> None:
     require(actor, Action.EDIT_DEPLOYMENT)
     with transaction.atomic():
         now = Deployment.locked(deployment.pk)
-        if now.state != ServiceState.RELEASED or now.released.get("done_at"):
+        if now.state != ServiceState.RELEASED or now.released.get("done_at") or now.place is None:
             raise Refused("There is nothing left to take away.", hint="Look at its page again.")
         audit.record("ask to tidy up", actor=actor, target=deployment, detail={}, address=address)
         transaction.on_commit(lambda: tasks.ring_release(deployment.pk), robust=True)

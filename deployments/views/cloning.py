@@ -30,11 +30,11 @@ class CloneForm(forms.Form):
 
     def __init__(self, *args: Any, source: Deployment, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        here = source.placement.host
+        here = [place.host_id] if (place := source.place) else []  # its host may have been removed
         host, gpus = self.fields["host"], self.fields["gpus"]
         assert isinstance(host, forms.ModelChoiceField) and isinstance(gpus, forms.MultipleChoiceField)
-        host.queryset = Host.objects.exclude(pk=here.pk)
-        self.all_gpus = list(Gpu.objects.filter(present=True).exclude(host=here).select_related("host"))
+        host.queryset = Host.objects.exclude(pk__in=here)
+        self.all_gpus = list(Gpu.objects.filter(present=True).exclude(host__in=here).select_related("host"))
         gpus.choices = [(gpu.uuid, str(gpu)) for gpu in self.all_gpus]
 
     def clean_name(self) -> str:

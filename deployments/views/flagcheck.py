@@ -105,8 +105,8 @@ def checked(
 
 def usual_host(profile: Profile | None, deployment: Deployment | None) -> Host | None:
     """Where a profile is used, or the only host that there is."""
-    if deployment is not None:
-        return deployment.placement.host
+    if deployment is not None and deployment.place is not None:
+        return deployment.place.host
     if profile is not None:
         used = Host.objects.filter(placements__deployment__profile=profile).order_by("-placements__pk").first()
         if used is not None:

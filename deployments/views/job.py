@@ -113,7 +113,7 @@ def _context(request: HttpRequest, job: Job) -> dict[str, Any]:
         "steps": job.steps.prefetch_related("checks", "effects", "gates"),
         "goes_back": any(step.way_back and step.name == "launch" for step in job.steps.all()),
         "may_cancel": job.is_active and not job.cancel_requested_by and _may_cancel(request),
-        "gpus": deployment.placement.gpus if deployment else [],
+        "gpus": deployment.place.gpus if deployment and deployment.place else [],
         **outcome(job),
     }
 

@@ -72,7 +72,7 @@ def proof(deployment: Deployment, launch: Launch | None) -> dict[str, Any]:
         effective=last.effective if last else {},
         requested=last.requested if last else {},
         model=last.model if last else {},
-        cards=deployment.placement.cards,
+        cards=deployment.place.cards if deployment.place else [],
     )
     return {
         **kept,

@@ -12,8 +12,10 @@ from django.core.exceptions import PermissionDenied
 from django.test import Client
 from django.utils import timezone
 
+import hosts.services
 from controlpanel.models import AuditEntry
 from deployments import releasing, services, tasks
+from deployments.cloning import look
 from deployments.lifecycle import EffectKind, JobKind, LaunchState, ServiceState
 from deployments.models import Deployment, Effect, Job
 from deployments.remote.script import Said
@@ -231,6 +233,74 @@ def test_the_node_of_a_container_is_tidied_up_too(administrator: User, answers: 
     let_go(deployment, administrator)
     releasing.run_release(deployment.pk)
     assert [name for name, _ in answers["sent"]] == ["box", "pve"]
+
+
+# --- When its host goes too
+
+
+def remove(host: Host, actor: User) -> None:
+    hosts.services.remove_host(host, actor=actor, address="")
+
+
+def test_its_host_can_be_removed_and_all_of_its_history_stays(
+    deployment: Deployment, administrator: User, answers: dict[str, Any], client_of: ClientOf
+) -> None:
+    host, client = deployment.placement.host, client_of(administrator)
+    job = make_job(deployment, state="succeeded")
+    launch = make_launch(deployment, job=job)
+    services.mark_proven(launch, actor=administrator, address="")
+    assert f"Remove {host}" not in client.get(f"/hosts/{host.pk}/").content.decode()
+    with pytest.raises(services.Refused, match=f"used by {deployment}"):
+        remove(host, administrator)
+    let_go(deployment, administrator)
+    with pytest.raises(services.Refused, match="not taken away yet") as refused:
+        remove(host, administrator)
+    assert refused.value.link is not None and refused.value.link[0] == f"/deployments/{deployment.pk}/"
+    releasing.run_release(deployment.pk)
+    assert f"Remove {host}" in client.get(f"/hosts/{host.pk}/").content.decode()
+    assert client.post(f"/hosts/{host.pk}/delete/").status_code == 302
+    page = client.get(f"/deployments/{deployment.pk}/").content.decode()
+    assert f"It ran on {host}, which was removed" in page and "clone it to another host" in page
+    pages = ["/deployments/", f"/deployments/{deployment.pk}/edit/", f"/jobs/{job.pk}/", "/jobs/", "/"]
+    assert [client.get(each).status_code for each in pages] == [200] * len(pages)
+    launch.refresh_from_db()
+    services.mark_proven(launch, actor=administrator, address="")
+
+
+def test_a_host_that_is_gone_for_good_is_removed_untidied(
+    deployment: Deployment,
+    administrator: User,
+    answers: dict[str, Any],
+    client_of: ClientOf,
+    ask: Callable[..., Job],
+) -> None:
+    let_go(deployment, administrator)
+    Host.objects.update(reach=Host.Reach.UNREACHABLE)
+    remove(Host.objects.get(), administrator)
+    releasing.run_release(deployment.pk)
+    client, path = client_of(administrator), f"/deployments/{deployment.pk}/"
+    assert answers["sent"] == [] and "without what the panel had left there" in client.get(path).content.decode()
+    assert client.post(f"{path}release/", {"again": "yes"}).status_code == 409
+    with pytest.raises(services.Refused) as refused:
+        ask(Deployment.objects.get(), kind=JobKind.START)
+    assert "clone it" in refused.value.hint
+
+
+def test_it_is_cloned_from_a_host_that_was_removed(
+    deployment: Deployment, administrator: User, answers: dict[str, Any], client_of: ClientOf
+) -> None:
+    other = make_host()
+    card = make_gpu(other)
+    let_go(deployment, administrator)
+    releasing.run_release(deployment.pk)
+    was = deployment.placement.host.name
+    remove(deployment.placement.host, administrator)
+    found = Deployment.objects.get()
+    answer = client_of(administrator).post(
+        f"/deployments/{found.pk}/clone/", {"name": "moved", "host": other.pk, "gpus": [card.uuid]}
+    )
+    assert answer.status_code == 302, "the check is asked for"
+    assert look._here(found, found.revision).host == was
 
 
 def test_who_may_not_finds_no_button(deployment: Deployment, operator: User, client_of: ClientOf) -> None:
