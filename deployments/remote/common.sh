@@ -34,20 +34,6 @@ now() {
     NOW=${NOW%.*}${NOW#*.}
 }
 
-# Look at process $1: sets STATE, PARENT and START (clock ticks since boot). Fails when it is gone.
-# A zombie whose other threads live is not gone: it still holds its files.
-look_at() {
-    STATE='' PARENT='' START=''
-    read -r STAT 2> /dev/null < "/proc/$1/stat" || return 1
-    # The name may hold anything, also ") R (": the fields start after the last ")".
-    set -- ${STAT##*) }
-    STATE=$1 PARENT=$2
-    shift 17
-    THREADS=$1
-    START=$3
-    [ "$STATE" != X ] && { [ "$STATE" != Z ] || [ "$THREADS" -gt 1 ]; }
-}
-
 # Is process $1 still the one that started at $2?
 is_same() {
     look_at "$1" && [ "$START" = "$2" ]

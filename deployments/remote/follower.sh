@@ -19,16 +19,6 @@ fail() {
     exit 0
 }
 
-# Sets STARTED, when process $1 started, without a fork; empty when it has ended.
-look_at_start() {
-    STAT='' STARTED=''
-    read -r STAT 2> /dev/null < "/proc/$1/stat" || return 0
-    set -- ${STAT##*) }
-    [ "$1" != Z ] && [ $# -ge 20 ] || return 0
-    shift 19
-    STARTED=$1
-}
-
 # The pipe tells those who look at the launch that the output is still on its way: it is there before the record.
 # Who the server is: process $1, started at $2, in unit or container $3. One that ended at once is known by these too.
 keep_record() {
@@ -63,9 +53,7 @@ SOURCE='' SINK=''
 
 # Until process $1, which started at $2, is gone.
 wait_for_end() {
-    look_at_start "$1"
-    while [ "$STARTED" = "$2" ]; do
+    while look_at "$1" && [ "$START" = "$2" ]; do
         sleep 1
-        look_at_start "$1"
     done
 }

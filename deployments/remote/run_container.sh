@@ -25,16 +25,15 @@ SAID=$(eval "$START" 2>&1) || fail "The container was not started: $SAID"
 ID=$(eval "$FIND" 2>&1 | head -n 1)
 [ -n "$ID" ] || fail "The container was started, and cannot be found: $SAID"
 look "$ID"
-look_at_start "$PID"
-if [ -n "$STARTED" ]; then
-    SERVER=$PID START=$STARTED
+if look_at "$PID"; then
+    SERVER=$PID STARTED=$START
 else
     # It has ended already, and under which number it ran is told by nobody: it is one that no process has.
-    SERVER=$$ START=1
+    SERVER=$$ STARTED=1
 fi
-keep_record "$SERVER" "$START" "$ID" || exit 0
+keep_record "$SERVER" "$STARTED" "$ID" || exit 0
 copy_output $TOOL logs -f --since "$SINCE" "$ID"
-wait_for_end "$SERVER" "$START"
+wait_for_end "$SERVER" "$STARTED"
 end_copy 50
 look "$ID"
 # It may have been started again since, and what it tells is of that start.

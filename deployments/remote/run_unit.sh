@@ -68,18 +68,16 @@ while look; do
     [ "$TRIES" -lt 80 ] || fail "$NAME has no process 8 s after its start. $SHOWN"
     sleep 0.1
 done
-look_at_start "$PID"
-START=$STARTED
 # The kernel counts a process's start in hundredths of a second since boot.
-[ -n "$START" ] || PID=$LAST START=$((SINCE / 10000))
-SERVER=$PID
-keep_record "$SERVER" "$START" "$NAME" || exit 0
+look_at "$PID" || PID=$LAST START=$((SINCE / 10000))
+SERVER=$PID STARTED=$START
+keep_record "$SERVER" "$STARTED" "$NAME" || exit 0
 case $OUTPUT in
 journal* | kmsg* | syslog* | inherit | '') copy_output $JOURNAL -f -o cat --no-tail "_SYSTEMD_INVOCATION_ID=$RUN" ;;
 append:* | file:* | truncate:*) copy_output $AS_ROOT tail -c "+$((SIZE + 1))" -F "${OUTPUT#*:}" ;;
 *) printf '%s\n' "The unit $NAME writes its output to $OUTPUT, where it cannot be read." >> "$DIR/log" ;;
 esac
-wait_for_end "$SERVER" "$START"
+wait_for_end "$SERVER" "$STARTED"
 $JOURNAL --sync > /dev/null 2>&1
 end_copy 5
 look

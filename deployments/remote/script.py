@@ -63,7 +63,9 @@ def build(*parts: str, values: Mapping[str, object]) -> Script:
     lines = _assigned({**values, "TOKEN": token})
     # One function, called in the last line: when it runs, all of the script has been read, and what is left
     # of stdin is its own (common.sh: end_with_stdin).
-    body = "\n".join([*lines, "main() {", _part("common"), *(_part(part) for part in parts), "}", CALL])
+    body = "\n".join(
+        [*lines, "main() {", _part("process"), _part("common"), *(_part(part) for part in parts), "}", CALL]
+    )
     return Script(body.encode(), token)
 
 
@@ -128,7 +130,7 @@ def _exports(env: Mapping[str, str]) -> list[str]:
 
 def follower(kind: str, values: Mapping[str, object]) -> str:
     """The text of the wrapper of a launch that a ``unit`` or a ``container`` starts (follower.sh, run_KIND.sh)."""
-    return "\n".join([*_assigned(values), _part("follower"), _part(f"run_{kind}")])
+    return "\n".join([*_assigned(values), _part("process"), _part("follower"), _part(f"run_{kind}")])
 
 
 class ScriptReader:

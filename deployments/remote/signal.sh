@@ -2,25 +2,16 @@
 
 # For a shell of root's: who it is is looked at once more there, for sudo may have taken its time. $1 signal, $2 process,
 # $3 when it started. Ends with 3 when that one is gone, with 4 when not even root may.
-BY_ROOT='
-read -r STAT 2> /dev/null < "/proc/$2/stat" || exit 3
-SIGNAL=$1 PID=$2 START=$3
-set -- ${STAT##*) }
-shift 19
-[ "$1" = "$START" ] || exit 3
-kill -s "$SIGNAL" "$PID" 2> /dev/null || exit 4
+BY_ROOT="$LOOK_AT"'
+look_at "$2" && [ "$START" = "$3" ] || exit 3
+kill -s "$1" "$2" 2> /dev/null || exit 4
 exit 0'
 
-# For a shell of root's: which of the "pid:start" words live, as "pid:state" words. A zombie without threads does not.
-SEEN_BY_ROOT='
+# For a shell of root's: which of the "pid:start" words live, as "pid:state" words.
+SEEN_BY_ROOT="$LOOK_AT"'
 SEEN=
 for WORD; do
-    read -r STAT 2> /dev/null < "/proc/${WORD%:*}/stat" || continue
-    START=${WORD#*:} PID=${WORD%:*}
-    set -- ${STAT##*) }
-    STATE=$1
-    shift 17
-    [ "$3" = "$START" ] && [ "$STATE" != X ] && { [ "$STATE" != Z ] || [ "$1" -gt 1 ]; } && SEEN="$SEEN $PID:$STATE"
+    look_at "${WORD%:*}" && [ "$START" = "${WORD#*:}" ] && SEEN="$SEEN ${WORD%:*}:$STATE"
 done
 echo "seen:$SEEN"'
 

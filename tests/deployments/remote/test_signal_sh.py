@@ -17,7 +17,7 @@ from tests.deployments.remote.shell import Host, lives, said_of, start_time, tem
 pytestmark = pytest.mark.process
 
 NOBODY = 65534
-SIGNAL_SH = Path(script.__file__).with_name("signal.sh")
+PARTS = [Path(script.__file__).with_name(name) for name in ("process.sh", "signal.sh")]
 root_only = pytest.mark.skipif(os.getuid() != 0, reason="only root can be two users")
 
 
@@ -75,7 +75,7 @@ def test_anothers_process(open_host: Host, sudo: str, program: str, word: str, t
 
 def by_root(who: tuple[int, int]) -> int:
     """What the shell of root's is sent."""
-    code = f'. {SIGNAL_SH}; sh -c "$BY_ROOT" sh KILL {who[0]} {who[1]}'
+    code = f'. {PARTS[0]}; . {PARTS[1]}; sh -c "$BY_ROOT" sh KILL {who[0]} {who[1]}'
     return subprocess.run(["sh", "-c", code], check=False, timeout=20).returncode
 
 
@@ -91,7 +91,24 @@ def test_root_looks_once_more_who_it_is(host: Host) -> None:
 def test_what_not_even_root_may(open_host: Host) -> None:
     who = sleeper(open_host)
     copy = open_host.home / "signal.sh"
-    copy.write_text(SIGNAL_SH.read_text())
+    copy.write_text("".join(part.read_text() for part in PARTS))
     code = f'. {copy}; sh -c "$BY_ROOT" sh KILL {who[0]} {who[1]}'
     ran = subprocess.run(["sh", "-c", code], preexec_fn=as_nobody, check=False, timeout=20)
     assert ran.returncode == 4 and lives(who[0])
+
+
+SAYS_NO = """
+kill() {
+    if [ "$LC_ALL" = C ]; then echo "kill: (1): Operation not permitted"; else echo "kill: (1): Nicht erlaubt"; fi >&2
+    return 1
+}
+"""
+
+
+def test_a_hidden_process_is_known_in_every_language(host: Host) -> None:
+    """By the words of kill, which speaks as the login does."""
+    common = PARTS[0].with_name("common.sh")
+    code = f'TOKEN=t; . {PARTS[0]}; . {common}; HIDES=1; {SAYS_NO} is_hidden 1 && say hidden; say "$LC_ALL"'
+    env = {**host.env(), "LC_ALL": "de_DE.UTF-8"}
+    ran = subprocess.run(["sh", "-c", code], env=env, capture_output=True, check=True, timeout=20, text=True)
+    assert ran.stdout.splitlines() == ["@t hidden", "@t de_DE.UTF-8", "@t end"], "its own language stays the login's"
