@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import secrets
+import socket
 from functools import cache
 from pathlib import Path
 
@@ -19,3 +21,12 @@ def panel_id() -> str:
     except FileExistsError:
         pass
     return path.read_text().strip()
+
+
+LONGEST_HOSTNAME = 32
+"""Characters that are kept of it: names of 64 are allowed, and those who hold a job or a host are told apart anyway."""
+
+
+def process_name() -> str:
+    """Names this process as the owner of what it holds, in at most 40 characters: machine and pid."""
+    return f"{socket.gethostname()[:LONGEST_HOSTNAME]}:{os.getpid()}"

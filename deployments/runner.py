@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import os
-import socket
 import time
 import traceback
 from collections.abc import Callable
@@ -19,6 +18,7 @@ from django.db.models import F
 from django.utils import timezone
 
 from controlpanel import audit
+from controlpanel.identity import process_name
 from controlpanel.live import hints
 from deployments import going_back, tasks
 from deployments.benchmark.compared import in_words
@@ -57,7 +57,7 @@ logger = logging.getLogger(__name__)
 DATABASE_FAILS = (OperationalError, InterfaceError)
 """Not DataError or IntegrityError: those are faults of ours, and would come again for ever."""
 
-OWNER = f"{socket.gethostname()[:32]}:{os.getpid()}"
+OWNER = process_name()
 
 
 def never() -> bool:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import logging
-import os
 import random
 import secrets
-import socket
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +15,7 @@ from django.db import close_old_connections
 from django.db.models import Q
 from django.db.models.functions import Now
 
-from controlpanel.identity import panel_id
+from controlpanel.identity import panel_id, process_name
 from hosts import links
 from hosts.models import Host
 from hosts.probe.facts import HostFacts
@@ -27,7 +25,7 @@ from hosts.transport.base import TransportError
 
 logger = logging.getLogger(__name__)
 
-OWNER = f"{socket.gethostname()[:32]}:{os.getpid()}:{secrets.token_hex(3)}"
+OWNER = f"{process_name()}:{secrets.token_hex(3)}"
 """This process. A number follows in the database, another one each time that it takes hosts."""
 MINE = Q(monitor_owner__startswith=f"{OWNER}:")
 LEASE = timedelta(seconds=15)

@@ -12,6 +12,7 @@ from uuid import uuid4
 
 import pytest
 
+from deployments.remote.script import wrapper
 from lab import port_hold
 from tests.deployments.remote.shell import (
     BOOT_ID,
@@ -382,3 +383,14 @@ def test_why_nobody_was_started_is_told(host: Host) -> None:
     run = 'mkdir "$1/begun"; echo "chat was not started: Unit is masked." >> "$1/log"; echo 125 > "$1/exit"'
     said = host.launch(SLEEP, run=run, way="unit")
     assert said_of(said, "exit") == ["125"] and said_of(said, "why") == ["chat was not started: Unit is masked."]
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root starts a server as another user")
+@pytest.mark.parametrize(("entry", "home"), [("nobody:x:65534:65534::/srv/nobody:/bin/sh", "/srv/nobody"), ("", "/")])
+def test_a_server_of_another_user_has_that_users_home(host: Host, entry: str, home: str) -> None:
+    """As its passwd says, also where that is no file (LDAP); never root's."""
+    host.program("getent", f"echo '{entry}'")
+    run = wrapper(["sh", "-c", "echo $HOME"], env={}, workdir="", user=(65534, 65534))
+    (directory,) = said_of(host.launch(["sh"], run=run), "started")
+    wait_for((Path(directory) / "exit").exists, what="its end")
+    assert (Path(directory) / "log").read_text() == f"{home}\n"
