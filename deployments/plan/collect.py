@@ -238,6 +238,8 @@ def used_alone(ctx: StepContext) -> frozenset[str]:
 
     Of a launch of the panel's own nothing is measured but the deployment's cards.
     """
+    if ctx.job.kind == JobKind.STOP:
+        return frozenset()
     adopted = Launch.objects.filter(deployment=ctx.deployment, revision=ctx.revision, host=ctx.host)
     used = adopted.exclude(adopted_at=None).order_by("-adopted_at").values_list("memory_used", flat=True).first()
     return frozenset(used or ())
