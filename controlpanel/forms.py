@@ -8,7 +8,7 @@ from django.contrib.auth import password_validation
 from django.contrib.auth.models import User
 from django.contrib.auth.validators import ASCIIUsernameValidator
 
-PLAIN_NUMBER = re.compile(r"-?[0-9]{1,19}", re.ASCII)
+PLAIN_NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,18})", re.ASCII)
 
 
 def readable(name: str) -> str:

@@ -28,6 +28,8 @@ class JobState(StrEnum):
 
 
 CLAIMABLE = (JobState.QUEUED, JobState.RUNNING, JobState.UNKNOWN)
+ASK_AGAIN = "Ask again when somebody can approve."
+"""What to do after an approval that nobody gave."""
 ACTIVE = (*CLAIMABLE, JobState.WAITING)
 ENDED = tuple(state for state in JobState if state not in ACTIVE)
 

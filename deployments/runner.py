@@ -25,6 +25,7 @@ from deployments.benchmark.compared import in_words
 from deployments.decisions.recovery import retry_in
 from deployments.joblog import JobLog, LeaseLost
 from deployments.lifecycle import (
+    ASK_AGAIN,
     ENDED,
     ENDS_SERVER,
     LIVE_LAUNCH,
@@ -166,8 +167,12 @@ def _settle(claim: Claim, step: JobStep | None, log: JobLog, error: Exception | 
             tasks.ring(job.pk)
         case JobCancelled():
             _forget_what_was_known(job)
-            summary = f"Cancelled by {job.cancel_requested_by}. {_left_behind(job)}"
-            _end(claim, job, log, JobState.CANCELLED, summary=summary)
+            if job.gates.filter(answer="expired").exists():
+                summary = f"Nobody approved in time. {_left_behind(job)}"
+                _end(claim, job, log, JobState.EXPIRED, summary=summary, hint=ASK_AGAIN)
+            else:
+                summary = f"Cancelled by {job.cancel_requested_by}. {_left_behind(job)}"
+                _end(claim, job, log, JobState.CANCELLED, summary=summary)
         case StepFailed():
             _fail(claim, step, log, error)
         case TransportError() if not job.touched:
@@ -316,13 +321,13 @@ def _end(
             raise LeaseLost
         if failed is not None:
             failed.store(log)
-        Gate.objects.filter(job=job, answered_at=None).update(answered_at=timezone.now(), answer="ended")
+        Gate.close_all(job.pk)
         Job.let_go(job.pk)
         audit.record(f"job {state}", actor=None, target=job, detail={"summary": summary})
 
 
 def _release_cards(claim: Claim, job: Job, log: JobLog) -> None:
-    """Best effort: a lock that stays names us, and our next job on these cards takes it over."""
+    """Best effort: a lock that stays names a job that has ended, and our next job on these cards takes it over."""
     renewed = time.monotonic()  # by the step that ended, or as the next one was looked for
 
     def tick() -> None:

@@ -14,7 +14,7 @@ from django.utils import timezone
 from controlpanel import audit
 from controlpanel.live import hints
 from deployments import tasks
-from deployments.lifecycle import CLAIMABLE, JobState
+from deployments.lifecycle import ASK_AGAIN, CLAIMABLE, JobState
 from deployments.models import Gate, Job
 from deployments.secrets import forget_retired
 
@@ -56,7 +56,7 @@ def _expire(gate: Gate) -> None:
             gate.job_id,
             state=JobState.EXPIRED,
             summary="Nobody approved in time. Nothing was touched.",
-            hint="Ask again when somebody can approve.",
+            hint=ASK_AGAIN,
             among=(JobState.WAITING,),
         )
         if not ended:

@@ -19,6 +19,7 @@ class HostForm(forms.ModelForm):
             "name", "transport", "address", "port", "user", "via", "vmid", "key_source", "key_path", "sudo",
             "look_only",
         ]  # fmt: skip
+        field_classes = {"port": PlainIntegerField, "vmid": PlainIntegerField}
         labels = {
             "transport": "How the panel reaches it",
             "via": "Reached through",
@@ -57,7 +58,8 @@ class HostForm(forms.ModelForm):
 
     def clean_port(self) -> int:
         """An empty port is the usual one; a container or this machine has none."""
-        return self.cleaned_data.get("port") or 22
+        port = self.cleaned_data.get("port")
+        return 22 if port is None else port
 
     def clean(self) -> dict[str, Any]:
         """Forget what was typed into fields that the transport does not use."""

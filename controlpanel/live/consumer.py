@@ -50,7 +50,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
         self._pump: asyncio.Task[None] | None = None
         await self.accept()
         if await self._is_welcome():
-            self._pump = asyncio.create_task(self._pump_for_ever())
+            self._pump = asyncio.create_task(self._pump_until_it_fails())
 
     async def disconnect(self, code: int) -> None:
         for stream in self._followed:
@@ -102,6 +102,14 @@ class LiveConsumer(AsyncWebsocketConsumer):
     def _on_hint(self, stream: str) -> None:
         self._due.add(stream)
         self._wake.set()
+
+    async def _pump_until_it_fails(self) -> None:
+        """A pump that cannot go on closes the socket: the page then says so, connects anew and resumes by cursor."""
+        try:
+            await self._pump_for_ever()
+        except Exception:  # whatever the database does just then
+            logger.exception("a live connection could not be served and is closed")
+            await self.close(protocol.TRY_AGAIN)
 
     async def _pump_for_ever(self) -> None:
         """Send what is new, when a hint comes and every two seconds; one batch is on its way at a time."""

@@ -85,11 +85,11 @@ def kill_offer(
     before = {_who(holder) for holder in last}
     named = tuple(holder for holder in (*again.strangers, *again.co_tenants) if _who(holder) not in again.planned)
     found = _to_be_agreed_to(again)
+    strangers = {_who(holder) for holder in again.strangers}
     if inside is not None:
-        return _in_container(before, named, found, inside, spared=spared, boot_id=boot_id)
+        return _in_container(before, named, strangers, found, inside, spared=spared, boot_id=boot_id)
     if before:
         named = tuple(holder for holder in named if _who(holder) in before)
-    strangers = {_who(holder) for holder in again.strangers}
     killable = tuple(holder for holder in named if _who(holder) in before & strangers and holder.pid not in spared)
     if killable and not boot_id:
         return KillOffer(named, found=found, why_not=NO_BOOT)
@@ -99,18 +99,25 @@ def kill_offer(
 def _in_container(
     before: Collection[Who],
     named: tuple[HolderSeen, ...],
+    strangers: Collection[Who],
     found: tuple[HolderSeen, ...] | None,
     inside: Inside,
     *,
     spared: Collection[int],
     boot_id: str,
 ) -> KillOffer:
-    """Of those that the node names, the container's own that it has seen twice itself."""
+    """Of those that the node calls strangers, the container's own that it has seen twice itself.
+
+    The container's word on who may share the cards does not count: it knows other users by the same numbers.
+    """
     own = {inside.on_node[_who(holder)]: holder for holder in inside.strangers if _who(holder) in inside.on_node}
     killable = tuple(
         own[holder.pid]
         for holder in named
-        if holder.pid in own and _who(own[holder.pid]) in before and own[holder.pid].pid not in spared
+        if holder.pid in own
+        and _who(holder) in strangers
+        and _who(own[holder.pid]) in before
+        and own[holder.pid].pid not in spared
     )
     foreign = found is None and any(holder.pid not in own for holder in named)
     why_not = [NO_BOOT if killable and not boot_id else "", FROM_NODE if foreign else ""]

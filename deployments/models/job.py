@@ -303,6 +303,11 @@ class Gate(models.Model):
     def __str__(self) -> str:
         return f"{self.title} (job {self.job_id})"
 
+    @classmethod
+    def close_all(cls, job_id: int) -> None:
+        """Close what nobody has answered, also what has expired: the job has ended."""
+        cls.objects.filter(job_id=job_id, answered_at=None).update(answered_at=Now(), answer="ended")
+
     def close(self, *, answer: str, by: User | None = None, comment: str = "") -> bool:
         """Answer it, unless somebody has or it has expired; an ``expired`` answer is for what has."""
         still_open = Gate.objects.filter(pk=self.pk, answered_at=None)

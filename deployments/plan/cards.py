@@ -91,10 +91,9 @@ def _memory(facts: HostFacts, uuid: str) -> tuple[int | Unknown, int | Unknown]:
     """In use, and free."""
     if isinstance(facts.gpus, Unknown):
         return facts.gpus, facts.gpus
-    reading = next((gpu for gpu in facts.gpus.gpus if gpu.uuid == uuid), None)
-    if reading is None:
-        missing = Unknown(" ".join(facts.gpus.faults) or "nvidia-smi does not list this card.")
-        return missing, missing
+    reading = facts.gpus.by_uuid(uuid)
+    if isinstance(reading, Unknown):
+        return reading, reading
     return reading.memory_used, reading.memory_free
 
 

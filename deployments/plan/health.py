@@ -85,7 +85,8 @@ def _reading(facts: HostFacts, seen: Condition) -> Condition:
 
 
 def _gpu(facts: HostFacts, uuid: str) -> GpuReading | None:
-    return None if isinstance(facts.gpus, Unknown) else next((gpu for gpu in facts.gpus.gpus if gpu.uuid == uuid), None)
+    reading = facts.gpus if isinstance(facts.gpus, Unknown) else facts.gpus.by_uuid(uuid)
+    return None if isinstance(reading, Unknown) else reading
 
 
 def _minor(facts: HostFacts, card: Card) -> int | None:

@@ -16,7 +16,9 @@ look_at_log() {
 }
 
 # Open $1 as 4 and keep it open: renamed or deleted, it is still the one that the server writes into.
+# A name that leads elsewhere is not the log, whoever has put it there; those of /proc lead to what the server has open.
 hold() {
+    case $1 in /proc/*) ;; *) [ ! -L "$1" ] || return 1 ;; esac
     [ -f "$1" ] && [ -r "$1" ] && { command exec 4< "$1"; } 2> /dev/null && look_at_log
 }
 

@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from controlpanel.identity import panel_id
 from deployments.joblog import LeaseLost
+from deployments.lifecycle import ACTIVE
 from deployments.models import Job, Placement
 from deployments.remote.run import run, script_for
 from deployments.remote.script import Said
@@ -44,12 +45,18 @@ class LockedByOther:
 
 
 def lock_values(job: Job, placement: Placement) -> dict[str, Any]:
-    """What the lock part of a script needs to know."""
+    """What the lock part of a script needs to know.
+
+    Whoever calls it has the cards' claims in the database: of this panel no other job that lives can have their locks,
+    and what one that has ended could not give back is taken over.
+    """
     assert job.deployment is not None
+    live = Job.objects.filter(state__in=ACTIVE).values_list("pk", flat=True)
     when = timezone.now().strftime("%Y-%m-%dT%H:%M:%SZ")
     person = "".join(letter for letter in job.requested_by_name if letter.isprintable() and letter != "|")
     return {
         "cards": placement.gpu_uuids,
+        "live": " ".join(map(str, live)),
         "holder": f"{panel_id()}|{job.deployment.pk}|{job.pk}|{person}|{when}",
     }
 

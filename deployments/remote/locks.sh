@@ -1,5 +1,5 @@
 # Card locks: shared by all panels and users of the machine, from stop to ready.
-# MODE: take | release. CARDS: uuids. HOLDER: "panel|deployment|job|person|time".
+# MODE: take | release. CARDS: uuids. HOLDER: "panel|deployment|job|person|time". LIVE: the panel's jobs that go on.
 
 lock_places() {
     [ -d /run/lock ] || mkdir -p /run/lock 2> /dev/null
@@ -10,10 +10,15 @@ lock_places() {
     [ -w /run/lock/relaunch ] && PLACE=/run/lock/relaunch
 }
 
-# Ours is a lock of the same panel and deployment, whatever the job.
+# Ours is a lock of the same panel and deployment, whatever the job; and what an ended job of the panel has left.
 is_ours() {
-    case $1 in "${HOLDER%%|*}|$DEPLOYMENT|"*) return 0 ;; esac
-    return 1
+    case $1 in
+    "${HOLDER%%|*}|$DEPLOYMENT|"*) return 0 ;;
+    "${HOLDER%%|*}|"*) ;;
+    *) return 1 ;;
+    esac
+    JOB_OF=${1#*|*|}
+    case " $LIVE " in *" ${JOB_OF%%|*} "*) return 1 ;; *) return 0 ;; esac
 }
 
 # This very job has taken it before, in the place where it would do so now.

@@ -74,7 +74,8 @@ SERVER=$PID STARTED=$START
 keep_record "$SERVER" "$STARTED" "$NAME" || exit 0
 case $OUTPUT in
 journal* | kmsg* | syslog* | inherit | '') copy_output $JOURNAL -f -o cat --no-tail "_SYSTEMD_INVOCATION_ID=$RUN" ;;
-append:* | file:* | truncate:*) copy_output $AS_ROOT tail -c "+$((SIZE + 1))" -F "${OUTPUT#*:}" ;;
+# "file:" writes over what is there, from its beginning: what an earlier start has left would be taken for this one's.
+append:* | truncate:*) copy_output $AS_ROOT tail -c "+$((SIZE + 1))" -F "${OUTPUT#*:}" ;;
 *) printf '%s\n' "The unit $NAME writes its output to $OUTPUT, where it cannot be read." >> "$DIR/log" ;;
 esac
 wait_for_end "$SERVER" "$STARTED"

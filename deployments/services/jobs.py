@@ -253,6 +253,8 @@ def cancel_job(job: Job, *, actor: User, address: str) -> None:
             raise Refused("The job has already ended.")
         for gate in job.gates.filter(answered_at=None):
             gate.close(answer="cancelled", by=actor)
+        if ended:
+            Gate.close_all(job.pk)  # one that has expired is nobody's answer
         audit.record("cancel", actor=actor, target=job, detail={"at_once": ended}, address=address)
         transaction.on_commit(lambda: tasks.ring(job.pk), robust=True)
     _tell(job)

@@ -24,7 +24,8 @@ def regain(ctx: StepContext) -> None:
         facts = probe(transport, sections=("host",), timeout=TIMEOUT_SECONDS, tick=ctx.tick)
     if isinstance(facts.host, Unknown):
         raise LinkLost(f"The host answers, but not as it should: {facts.host.reason}")
-    boot = (ctx.job.plan or {}).get("binding", {}).get("boot")
+    boot = _boot_of(ctx)
+    rebooted = boot is not None and boot != facts.host.boot_id
     lost_for = timezone.now() - lost_at
     answer = ctx.answer("contact")
     if answer is not None and not answer_stands(ctx, answer):
@@ -36,8 +37,10 @@ def regain(ctx: StepContext) -> None:
             hint="Look at the host.",
             afterwards=Afterwards.NOTHING,
         )
-    if answer is None and must_ask(lost_for, boot_changed=boot is not None and boot != facts.host.boot_id):
-        booted = " It has booted meanwhile: what ran before is gone." if boot != facts.host.boot_id else ""
+    if answer is not None:
+        ctx.remember(boot_agreed=facts.host.boot_id)
+    if answer is None and must_ask(lost_for, boot_changed=rebooted):
+        booted = " It has booted meanwhile: what ran before is gone." if rebooted else ""
         raise ctx.ask(
             "contact",
             title="The host answers again. Go on?",
@@ -55,3 +58,12 @@ def _found(ctx: StepContext) -> None:
     with ctx.writing():
         Job.held(ctx.claim).update(contact_lost_at=None)
     ctx.job.contact_lost_at = None
+
+
+def _boot_of(ctx: StepContext) -> str | None:
+    """The boot that the job goes on in: the last one that a person has agreed to, else the plan's."""
+    for step in ctx.job.steps.order_by("-position"):
+        if agreed := step.data.get("boot_agreed"):
+            return str(agreed)
+    found = (ctx.job.plan or {}).get("binding", {}).get("boot")
+    return None if found is None else str(found)

@@ -290,14 +290,14 @@ def _choices(ctx: StepContext, seen: Round, again: _Again) -> list[dict[str, Any
     full = _too_full(ctx, seen)
     if full:
         look["detail"] += f" To launch anyway is not offered: {full}"
-    alive = again.spared.back or again.left or seen.survivors
+    alive = again.spared.back or again.left or seen.survivors != ()
     return [
         look,
         *([accept] if again.found is not None and ctx.job.kind != JobKind.STOP else []),
         *([kill] if others else []),
         *([kill_left] if ctx.step.data["left"] else []),
         leave,
-        # Never a second server beside one that lives.
+        # Never a second server beside one that lives, or may live.
         *([] if ctx.job.kind == JobKind.STOP or full or alive else [anyway]),
     ]
 

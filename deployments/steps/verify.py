@@ -57,9 +57,9 @@ RETURN_SECONDS = 3.0
 
 def verify(ctx: StepContext) -> None:
     """Look until everything is free three times in a row, or the limit has passed; then ask."""
+    answer = ctx.answer("not free")  # used up here: what was decided on other facts does not count for a new plan
     if ctx.job.kind == JobKind.START and not (ctx.job.touched and ctx.step.data):
         approve_anew_if_stale(ctx)
-    answer = ctx.answer("not free")
     if answer is not None and answer.answer != "again" and answer_stands(ctx, answer):
         not_free.carry_out(ctx, answer)
         if answer.answer in ("anyway", "leave"):
@@ -286,11 +286,13 @@ def _free(ctx: StepContext, last: Round, boot_id: str) -> None:
 
 def _summary(last: Round) -> str:
     """What was found, in a sentence; with a note where somebody's files could not be looked at."""
+    note = "" if last.holders is not None else f" Memory alone says so: {last.holders_note}"
     alone = [card for card in last.cards if not card.shared]
     found = [f"{card.label} has {card.free_mib:,} MiB free beside its co-tenants" for card in last.cards if card.shared]
+    if not alone and not found:
+        return f"It uses no card, and the port is free.{note}"
     if alone and found:
         found.append(f"{', '.join(card.label for card in alone)} {'is' if len(alone) == 1 else 'are'} at the baseline")
     elif not found:
         found.append(f"{'The card is' if len(alone) == 1 else f'All {len(alone)} cards are'} at the baseline")
-    note = "" if last.holders is not None else f" Memory alone says so: {last.holders_note}"
     return f"{', '.join(found)}, and the port is free.{note}"

@@ -120,8 +120,8 @@ class GpuList:
         if len(found) == 1:
             return found[0]
         if found:
-            return Unknown(f"The driver names the card {uuid} twice.")
-        return Unknown(self.faults[0] if self.faults else f"The card {uuid} did not answer.")
+            return Unknown("nvidia-smi lists this card twice.")
+        return Unknown(" ".join(self.faults) or "nvidia-smi does not list this card.")
 
 
 @dataclass(frozen=True)

@@ -236,7 +236,8 @@ look_at_nodes() {
 
 look_at_processes() {
   if asked procs; then
-    procs=$(cat /proc/[0-9]*/stat 2>/dev/null)
+    # A name may hold a line break, so each line says which process's file it is of.
+    procs=$(grep -H '' /proc/[0-9]*/stat 2>/dev/null)
     begin procs
     printf '%s\n' "$procs"
     done_with 0

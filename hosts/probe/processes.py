@@ -14,6 +14,7 @@ CLOCK_TICKS = 100
 """Of start times, a second: what the kernel tells programs, whatever its own clock, wherever CUDA runs."""
 BOOT_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 UID_LINE = re.compile(r"^d\S+\s+\d+\s+(\d+)\s+.*?/proc/(\d+)$", re.ASCII | re.M)
+STAT_LINE = re.compile(r"^/proc/(\d+)/stat:(.*)$", re.ASCII | re.M)
 NSPID_LINE = re.compile(r"^/proc/(\d+)/status:NSpid:\s+([\d\s]+)$", re.ASCII | re.M)
 OWNER_LINE = re.compile(r"^d\S+\s+\d+\s+(\S+)\s.*\s(\d+)$", re.ASCII | re.M)
 CGROUP_LINES = (r"^0::(/.+)$", r"^\d+:name=systemd:(/.*)$", r"^0::(/)$", r"^\d+:[^:\n]*:(/.*)$")
@@ -147,9 +148,9 @@ def _kib_as_mib(text: str | None) -> int | Unknown:
     return int(text) // 1024 if text else Unknown("The host does not say how much memory it has.")
 
 
-def parse_stat(line: str) -> Process | None:
-    """One /proc/PID/stat, read from its last parenthesis, for a name may hold any; None when garbled."""
-    head, closing, tail = line.rpartition(") ")
+def parse_stat(text: str) -> Process | None:
+    """One /proc/PID/stat, read from its last parenthesis: a name may hold any, and line breaks; None when garbled."""
+    head, closing, tail = text.rpartition(") ")
     number, opening, comm = head.partition(" (")
     cells = tail.split()
     if not closing or not opening or len(cells) < 20:
@@ -158,6 +159,7 @@ def parse_stat(line: str) -> Process | None:
     if not all(re.fullmatch(r"-?[0-9]{1,20}", cell) for cell in wanted) or len(cells[0]) != 1:
         return None
     pid, parent, group, session, threads, start = map(int, wanted)
+    comm = "".join(letter if letter.isprintable() else "?" for letter in comm)
     return Process(pid, comm, cells[0], parent, group, session, threads, start)
 
 
@@ -169,10 +171,13 @@ def parse_processes(
     ``owners``: pid -> user, as another section tells it, which counts where ``uids`` does not tell.
     """
     owners = {**owners, **(parse_uids(uids) if uids is not None else {})}
+    texts: dict[str, list[str]] = {}
+    for pid, line in STAT_LINE.findall(section.text):
+        texts.setdefault(pid, []).append(line)
     table: dict[int, Process] = {}
-    for line in section.text.split("\n"):
-        process = parse_stat(line)
-        if process is None:
+    for pid, lines in texts.items():
+        process = parse_stat("\n".join(lines))
+        if process is None or process.pid != int(pid):
             continue
         whole = {**process.__dict__, "uid": owners.get(process.pid)}
         table[process.pid] = Process(**whole)

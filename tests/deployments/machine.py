@@ -188,7 +188,7 @@ class Machine:
             str(proc.threads),
             "0",
         ]
-        return f"{proc.pid} ({proc.comm}) {' '.join(cells)} {proc.start} 0 0\n"
+        return f"/proc/{proc.pid}/stat:{proc.pid} ({proc.comm}) {' '.join(cells)} {proc.start} 0 0\n"
 
     def _inode(self, proc: Proc) -> int:
         return 700_000 + proc.pid

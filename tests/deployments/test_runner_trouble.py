@@ -113,6 +113,14 @@ def test_after_a_boot_a_person_is_asked_at_once(serving: Story) -> None:
     assert "booted meanwhile" in serving.gate.text
 
 
+def test_a_boot_that_was_agreed_to_is_not_asked_about_again(serving: Story) -> None:
+    test_after_a_boot_a_person_is_asked_at_once(serving)
+    serving.answer("go_on")
+    serving.host.after["launch start"] = raising(LOST)
+    assert serving.work().state == JobState.UNKNOWN, serving.job.summary
+    assert serving.work().state == JobState.SUCCEEDED, serving.job.summary
+
+
 def test_a_completion_that_the_link_swallowed_is_not_the_servers_fault(serving: Story) -> None:
     class Broken:
         def sendall(self, data: bytes) -> None:

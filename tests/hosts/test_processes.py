@@ -64,6 +64,17 @@ def test_a_name_with_parentheses_hides_nothing() -> None:
     assert process.start_time == 41100
 
 
+def test_a_name_with_a_line_break_neither_hides_its_process_nor_makes_another() -> None:
+    lines = ["7 (", "77 (x) S 1 7 7 0 -1 0 1 2 3 4 5 6 7 8 20 0 1 0 900 1 1", "88 (y) S 1 88 88 " + "0 " * 18]
+    parsed = parse_processes(
+        section("\n".join([*(f"/proc/7/stat:{line}" for line in lines[:2]), "/proc/9/stat:" + lines[2]]))
+    )
+    assert isinstance(parsed, ProcessTable)
+    assert [(process.pid, process.comm, process.start_time) for process in parsed.by_pid.values()] == [
+        (7, "?77 (x", 900)
+    ]
+
+
 @pytest.mark.parametrize("line", ["", "1", "1 (x", "1 (x) S", "x (x) S " + "1 " * 20, "1 (x) SS " + "1 " * 20])
 def test_a_garbled_line_is_no_process(line: str) -> None:
     assert parse_stat(line) is None

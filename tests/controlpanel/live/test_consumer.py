@@ -4,13 +4,14 @@ import asyncio
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from asgiref.sync import sync_to_async
 from channels.testing import WebsocketCommunicator
 from django.conf import settings
 from django.contrib.auth.models import User
+from django.db import OperationalError
 from django.test import Client
 
 from controlpanel.asgi import application
@@ -178,6 +179,20 @@ async def test_nothing_is_sent_when_nothing_changed(cookie: bytes, rows: Rows, q
     assert await communicator.receive_nothing(timeout=0.5)
     assert rows.reads >= 3
     await communicator.disconnect()
+
+
+async def test_what_cannot_be_served_is_closed_so_that_the_page_connects_anew(
+    cookie: bytes, rows: Rows, quick: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    communicator = await opened(cookie)
+    await say(communicator, op="sub", s="rows:1", cursor=0)
+    monkeypatch.setattr(consumer, "person_of", _fails)
+
+    assert await close_code(communicator) == 1013
+
+
+def _fails(*_: Any) -> NoReturn:
+    raise OperationalError("database is locked")
 
 
 async def test_a_hint_brings_new_rows_at_once(cookie: bytes, rows: Rows, monkeypatch: pytest.MonkeyPatch) -> None:

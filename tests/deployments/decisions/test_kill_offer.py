@@ -69,6 +69,13 @@ def planned(*holders: HolderSeen) -> frozenset[tuple[int, int]]:
             KillOffer((NODE_A,), why_not=NO_BOOT, own={109: 9}),
             id="its own, of an unknown boot",
         ),
+        pytest.param(
+            [A],
+            Again((), (NODE_A,)),
+            SEEN_INSIDE,
+            KillOffer((NODE_A,), found=(NODE_A,), own={109: 9}),
+            id="a stranger to the container, and a co-tenant to the node",
+        ),
         pytest.param([], Again((), (B,)), SEEN_INSIDE, KillOffer((B,), found=(B,)), id="to be agreed to, on the node"),
         pytest.param([A], Again((), (A,)), {}, KillOffer((A,), found=(A,)), id="a co-tenant that is new"),
         pytest.param([A], Again((), (A, B), planned(B)), {}, KillOffer((A,), found=(A, B)), id="one more"),

@@ -433,11 +433,26 @@ def test_renamed_between_two_workers(panel: Panel, deleted: bool, ended: bool) -
     worker = panel.worker()
     if deleted and ended:
         panel.ends(worker)
-        assert panel.text == text("one") and "may be missing" in panel.said
+        assert panel.text == text("one") and "cannot be followed" in panel.said
     else:
         panel.reads(worker, "one", "two")
         panel.ends(worker)
         assert "was renamed or deleted" in panel.said and "missing" not in panel.said
+
+
+def test_a_link_in_place_of_the_log_is_not_followed(panel: Panel) -> None:
+    other = panel.launch.host.home / "other-log"
+    other.write_text("another launch\n")
+    worker = panel.worker()
+    panel.order("one")
+    panel.reads(worker, "one")
+    die(worker)
+    panel.orders.close()
+    wait_for((panel.launch.directory / "exit").exists, what="it ended")
+    panel.log.unlink()
+    panel.log.symlink_to(other)
+    panel.ends(panel.worker())
+    assert panel.text == text("one") and "cannot be followed" in panel.said
 
 
 @pytest.mark.parametrize("deleted", [False, True])

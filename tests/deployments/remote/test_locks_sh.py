@@ -28,9 +28,12 @@ def cards() -> Iterator[list[str]]:
             (place / card).unlink(missing_ok=True)
 
 
-def locks(host: Host, mode: str, cards: list[str], holder: str = OURS, fence: int = 1) -> list[Said]:
-    deployment = holder.split("|")[1]
-    return host.run(host.script("locks", mode=mode, cards=cards, holder=holder, deployment=deployment, fence=fence))
+def locks(
+    host: Host, mode: str, cards: list[str], holder: str = OURS, fence: int = 1, live: str = "12 13 99"
+) -> list[Said]:
+    """``live``: the jobs of the panel that go on."""
+    values = {"cards": cards, "holder": holder, "deployment": holder.split("|")[1], "live": live}
+    return host.run(host.script("locks", mode=mode, fence=fence, **values))
 
 
 def held(card: str) -> list[str]:
@@ -66,6 +69,13 @@ def test_our_own_lock_of_an_earlier_job_is_taken_over(host: Host, cards: list[st
     locks(host, "take", cards)
     assert words(locks(host, "take", cards, OUR_NEXT_JOB)) == ["take", "end"]
     assert held(cards[0]) == [OUR_NEXT_JOB]
+
+
+def test_what_an_ended_job_of_another_deployment_of_ours_has_left_is_taken_over(host: Host, cards: list[str]) -> None:
+    locks(host, "take", cards, THEIRS)
+    assert "locked" in words(locks(host, "take", cards, live="12 99 100"))
+    assert words(locks(host, "take", cards, live="12 199")) == ["take", "end"]
+    assert held(cards[0]) == [OURS]
 
 
 def test_another_panels_deployment_of_the_same_number_is_not_ours(host: Host, cards: list[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -52,6 +53,15 @@ def test_an_own_process_needs_no_sudo(host: Host) -> None:
     who = sleeper(host)
     assert said_of(signal_it(host, who, sudo="1"), "sent") == [f"TERM {who[0]}"]
     assert not (host.home / "asked").exists() and not lives(who[0])
+
+
+def test_a_line_break_in_its_name_makes_no_process_gone(host: Host) -> None:
+    """The kernel writes it as it is, so that its fields stand in the second line."""
+    name = "import ctypes, time; ctypes.CDLL(None).prctl(15, b'\\n77 (x', 0, 0, 0); time.sleep(60)"
+    pid = host.spawn(sys.executable, "-S", "-c", name)
+    wait_for(lambda: Path(f"/proc/{pid}/comm").read_bytes() == b"\n77 (x\n", what="its new name")
+    assert said_of(signal_it(host, (pid, start_time(pid)), sudo=""), "sent") == [f"TERM {pid}"]
+    assert not lives(pid)
 
 
 @root_only
