@@ -34,7 +34,7 @@ LOOKS: dict[str, dict[str, Look]] = {
         "running": Look("At work", "progress", BUSY),
         "done": Look("Done", "circle-check", GOOD),
         "failed": Look("Failed", "alert-octagon", BAD),
-        "skipped": Look("Skipped", "arrow-forward-up", OFF),
+        "skipped": Look("Not done", "arrow-forward-up", OFF),
     },
     "service": {
         "serving": Look("Serving", "circle-check", GOOD),

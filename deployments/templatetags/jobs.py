@@ -21,6 +21,12 @@ def word(job: Job) -> Word:
     return job_word(job)
 
 
+@register.simple_tag
+def step_word(step: JobStep, job: Job) -> Word:
+    """What a step does, or came to."""
+    return words.step_word(step, job)
+
+
 @register.filter
 def step_title(name: str) -> str:
     """What a step does, in a few words."""

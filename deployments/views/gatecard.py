@@ -9,7 +9,7 @@ from typing import Any
 from django.contrib.auth.models import User
 
 from controlpanel.access import ALLOWED, Action, Person, may, people_who_may
-from deployments.models import Gate, Job
+from deployments.models import Deployment, Gate, Job
 from deployments.services import why_not_answer
 
 
@@ -84,12 +84,17 @@ def gate_card(job: Job, *, user: Person) -> GateCard | None:
     if gate is None:
         return None
     card = GateCard(gate, [_choice(job, choice, user=user) for choice in gate.choices])
-    return card if card.recommended else replace(card, ways_out=_ways_out(job, gate, user=user))
+    return card if card.recommended else replace(card, ways_out=_ways_out(job, _action(gate.choices[0]), user=user))
 
 
-def _ways_out(job: Job, gate: Gate, *, user: Person) -> WaysOut:
-    """Who else may take the recommended choice, by name."""
-    action = Action(gate.choices[0]["action"])
+def ways_to_approval(deployment: Deployment, *, user: User) -> WaysOut | None:
+    """Who would decide about a job that ``user`` asks for; None when they may do it themselves."""
+    job = Job(deployment=deployment, requested_by=user)  # asked for in thought only
+    return _ways_out(job, Action.APPROVE, user=user) if why_not_answer(job, Action.APPROVE, user) else None
+
+
+def _ways_out(job: Job, action: Action, *, user: Person) -> WaysOut:
+    """Who else may do ``action``, by name."""
     others = people_who_may(action, *([Action.APPROVE] if action == Action.ASK else []))
     people = [person.get_username() for person in others if not why_not_answer(job, action, person)]
     return WaysOut(may(user, action), people, role=next(role for role in ALLOWED if action in ALLOWED[role]))
@@ -109,9 +114,13 @@ def _choice(job: Job, choice: dict[str, Any], *, user: Person) -> Choice:
     )
 
 
+def _action(choice: Mapping[str, Any]) -> Action:
+    return Action(choice["action"])
+
+
 def _refusal(job: Job, choice: dict[str, Any], *, user: Person) -> str:
     """Who may give this answer, when the reader may not; the services decide, this only words it."""
-    action = Action(choice["action"])
+    action = _action(choice)
     if isinstance(user, User) and not why_not_answer(job, action, user):
         return ""
     return "another approver" if may(user, action) else who_may(action)

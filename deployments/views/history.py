@@ -11,6 +11,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
 from controlpanel.access import Action, requires
+from controlpanel.templatetags.words import look
 from controlpanel.views.export import Kind, exported
 from deployments.history import Wanted, found, page
 from deployments.lifecycle import JobKind, JobState, choices
@@ -23,13 +24,17 @@ COLUMNS = (
 )  # fmt: skip
 
 
+STATES = [(state.value, look("job", state).word) for state in JobState]
+"""In the words of the badges."""
+
+
 class Filter(forms.Form):
     """What the history is narrowed to; an empty field means all."""
 
     deployment = forms.CharField(required=False, label="Deployment")
     host = forms.CharField(required=False, label="Host")
     kind = forms.ChoiceField(required=False, label="Kind", choices=[("", "all"), *choices(JobKind)])
-    state = forms.ChoiceField(required=False, label="State", choices=[("", "all"), *choices(JobState)])
+    state = forms.ChoiceField(required=False, label="State", choices=[("", "all"), *STATES])
     person = forms.CharField(required=False, label="Asked or approved by")
     since = forms.DateField(required=False, label="From", widget=forms.DateInput(attrs={"type": "date"}))
     until = forms.DateField(required=False, label="To", widget=forms.DateInput(attrs={"type": "date"}))

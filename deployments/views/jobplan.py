@@ -16,6 +16,7 @@ from deployments.forms import JobForm
 from deployments.lifecycle import JobKind
 from deployments.models import Deployment, Revision
 from deployments.views import board
+from deployments.views.gatecard import ways_to_approval
 from deployments.views.measured import proof
 from deployments.views.revisions import revision_numbered
 
@@ -31,6 +32,7 @@ def ask(request: HttpRequest, pk: int, kind: JobKind) -> HttpResponse:
     options = _options(deployment, running=row.running, kind=kind)
     context: dict[str, Any] = {"deployment": deployment, "row": row, "kind": kind, "options": _described(options)}
     context["proof"] = proof(deployment, row.launch) if kind != JobKind.STOP else {}
+    context["ways"] = ways_to_approval(deployment, user=asking(request)["actor"])
     if request.method == "GET":
         initial = {"request_key": uuid4(), **_first_choice(request, deployment, options)}
         context["editable"] = _editable(options, initial.get("other"))

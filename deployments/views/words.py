@@ -61,6 +61,18 @@ def was_left(job: Job) -> bool:
     return bool(answered) and answered[-1].answer == "leave"
 
 
+def step_word(step: JobStep, job: Job) -> Word:
+    """What a step of ``job`` does or came to. One that was at work as its job ended says how the job did."""
+    if job.state == JobState.WAITING and step.state == StepState.RUNNING:
+        return Word("job", job.state, "Waits")
+    if step.state == StepState.FAILED and was_left(job):
+        return Word("job", JobState.CANCELLED, "Ended here by a decision")
+    if step.state == StepState.SKIPPED and step.started_at is not None:
+        closed = job.state in (JobState.REJECTED, JobState.CANCELLED, JobState.EXPIRED)
+        return Word("job", job.state, "") if closed else Word("step", step.state, "Broken off")
+    return Word("step", step.state, "")
+
+
 def _progress(steps: list[JobStep]) -> str:
     """`` 3/6`` for the step at work; of a way back only its own steps count."""
     on_way_back = any(step.way_back and step.state != StepState.PENDING for step in steps)

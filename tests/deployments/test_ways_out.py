@@ -58,3 +58,40 @@ def test_a_question_that_any_operator_may_answer(client_of: ClientOf, viewer: Us
     job = make_job(make_deployment(), at_step=3, state="waiting", requested_by=operator)
     make_gate(job, kind="not free", choices=[make_choice("again")], plan_hash="")
     assert "Ask <strong>operator</strong>." in card(client_of(viewer), job)
+
+
+# --- On the form, before a plan is made ------------------------------------------------------------------------------
+
+
+def form(client: Client, **deployment: object) -> str:
+    made = make_deployment(name="chat", **deployment)
+    return client.get(f"/deployments/{made.pk}/restart/").content.decode()
+
+
+def test_the_form_says_that_nobody_else_may_approve(client_of: ClientOf, administrator: User) -> None:
+    page = form(client_of(administrator))
+    assert "there is no other one." in page and "lets nobody decide about a job of their own" in page
+    assert "manage.py signinlink --user NAME --role approver" in page
+    assert f"“{DeploymentForm.Meta.labels['requester_may_approve']}”" in page and "discard" not in page
+
+
+def test_the_form_of_an_operator_without_any_approver(client_of: ClientOf, operator: User) -> None:
+    page = form(client_of(operator))
+    assert "there is none." in page and "of their own" not in page
+
+
+def test_the_form_names_who_decides(client_of: ClientOf, person: Person, administrator: User) -> None:
+    person("ben", "approver")
+    page = form(client_of(administrator))
+    assert "shows a plan; ben decides." in page and "note-warning" not in page
+
+
+def test_the_form_says_that_one_may_approve_oneself(client_of: ClientOf, administrator: User) -> None:
+    page = form(client_of(administrator), requester_may_approve=True)
+    assert "you may approve it yourself" in page and "note-warning" not in page
+
+
+def test_the_plan_says_on_top_that_nobody_may_approve(client_of: ClientOf, administrator: User) -> None:
+    job = waiting(administrator)
+    page = card(client_of(administrator), job)
+    assert "Nobody else here may approve it." in page and page.index('href="#decision"') < page.index('id="decision"')
