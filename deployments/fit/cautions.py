@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from deployments.fit.arguments import SGLANG_UNITS, VLLM_UNITS, Arguments
 from deployments.fit.asked import Asked
-from deployments.fit.explain import context, requests, size
+from deployments.fit.explain import context, request_words, size
 from deployments.fit.files import IndexFacts
 from deployments.fit.model import asks_for_fp8, has_linear_attention
 from deployments.fit.outcome import Outcome
@@ -24,6 +24,8 @@ KV_TYPES = {
 EXACT_KV = {"", "auto", "bf16", "bfloat16", "f16", "float16", "f32", "fp16"}
 EXACT = {"sglang": "--kv-cache-dtype bf16", "vllm": "--kv-cache-dtype bfloat16"}
 RUNNING = {"sglang": "--max-running-requests", "vllm": "--max-num-seqs"}
+FEW = 2
+"""Requests. With fewer, two people with long questions are enough to slow each other down."""
 QUANTIZES = {"fp8", "mxfp8", "w8a8_fp8", "w8a8_int8", "bitsandbytes", "nvfp4_online", "torchao", "fp8_per_tensor"}
 """Values of --quantization that make a model of full precision less exact while it loads."""
 STATE_TYPES = ("--mamba-ssm-dtype", "--mamba-ssm-cache-dtype")
@@ -151,19 +153,39 @@ def _lossy_drafts(asked: Asked, outcome: Outcome | None) -> Iterator[Caution]:
 
 
 def _more_than_goes_in(asked: Asked, outcome: Outcome | None) -> Iterator[Caution]:
-    """Context times concurrency, where somebody has asked for both: the engine takes the requests in all the same."""
+    """Context times concurrency: the engine takes the requests in all the same. Where nobody has asked for a number
+    the engine's own counts, which is far above what most cards hold: that is said only where few go in.
+    """
     flag = RUNNING.get(asked.engine.key)
-    wanted = _flags(asked).positive(flag) if flag else None
-    if outcome is None or wanted is None:
+    if outcome is None or flag is None:
         return
+    wanted = _flags(asked).positive(flag)
+    most = wanted if wanted is not None else outcome.pools.running
     served = outcome.pools.requests(outcome.context)
-    if served >= wanted or served < 1:
+    if most is None or served >= most or served < 1 or (wanted is None and served >= FEW):
         return
+    length = context(outcome.context)
+    text = f"{most:,} requests of {length} do not go in at once: {request_words(served)} can."
+    lower = f"Lower {flag} or the context"
+    if wanted is None:
+        text = f"No flag says how many requests run at once: {asked.engine.label} takes in up to {most:,}. "
+        text += f"Of {length} there is room for {request_words(served)}."
+        lower = f"Write {flag} in a new revision, lower the context"
     yield Caution(
-        f"{wanted} requests of {context(outcome.context)} do not go in at once: {requests(served)} do.",
-        f"The {outcome.pools.limiting(outcome.context)} limits them. When long requests meet, some are put back and "
+        text,
+        f"The {outcome.pools.limiting(outcome.context)} sets the limit. When long requests meet, some are put back and "
         "worked on again, so all become slower.",
-        f"Lower {flag} or the context, or leave it if long requests seldom meet.",
+        f"{lower}, or leave it if long requests seldom meet.",
+    )
+
+
+def too_short(outcome: Outcome) -> Caution:
+    """For a server that starts although its KV cache is shorter than one request may be."""
+    held, longest = outcome.pools.tokens(outcome.context).likely, outcome.context
+    return Caution(
+        f"Not one request of the whole context goes in: {longest:,} tokens are allowed, there is room for {held:,.0f}.",
+        "It starts all the same, and refuses or cuts each request that is longer than what goes in.",
+        "Shorten the context to what goes in, keep the KV cache in fewer bits, or take more cards, in a new revision.",
     )
 
 

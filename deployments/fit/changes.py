@@ -122,4 +122,8 @@ def _cards(asked: Asked) -> Iterator[Change]:
     while (cards := cards * 2) <= MOST_CARDS:
         more = replace(asked, cards=(fullest,) * (cards * others))
         if _fits(more, (flag, str(cards))):
-            yield Change((flag, str(cards)), f"Split the model over {cards} cards.", cards * others)
+            yield Change(
+                (flag, str(cards)),
+                f"Split the model over {cards} cards, and give the deployment as many.",
+                cards * others,
+            )

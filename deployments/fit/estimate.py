@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from deployments.fit.asked import Asked
-from deployments.fit.explain import Row, context, requests, size
+from deployments.fit.explain import Row, context, request_words, requests, size
 from deployments.fit.llama_server import work_out as llama_server
 from deployments.fit.model import read_model
 from deployments.fit.outcome import Margin, Outcome, Pools
@@ -101,7 +101,7 @@ def _reason(verdict: Verdict, margin: Margin, outcome: Outcome) -> str:
     served = outcome.pools.requests(outcome.context)
     if verdict is Verdict.FITS:
         what = outcome.pools.limiting(outcome.context)
-        return f"Room for {requests(served)} requests of {context(outcome.context)}; the {what} limits them."
+        return f"Room for {request_words(served)} of {context(outcome.context)} at once; the {what} sets the limit."
     left = margin.left
     if verdict is Verdict.DOES_NOT_FIT:
         return f"{margin.short}: {size(-left.likely)} are missing."

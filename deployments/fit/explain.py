@@ -51,6 +51,19 @@ def requests(count: float) -> str:
     return f"{count:.1f}".removesuffix(".0") if count < 9.95 else f"{int(count + 1e-9):,}"
 
 
+def whole_requests(count: float) -> str:
+    """Those that are served from their beginning to their end: whole ones. What is nearly one is none."""
+    return f"{int(count + 1e-9):,}"
+
+
+def request_words(count: float) -> str:
+    """1 request, 22 requests, 0.6 requests."""
+    if count < 1:
+        return f"{requests(count)} requests"
+    found = whole_requests(count)
+    return f"{found} request{'' if found == '1' else 's'}"
+
+
 def measured_or(span: Span) -> str:
     """The source of a value that is exact only when it was measured."""
     return MEASURED if span.is_exact else FORMULA

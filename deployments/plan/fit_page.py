@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from deployments.fit.estimate import Verdict
-from deployments.fit.explain import context, requests, size, tokens
+from deployments.fit.explain import context, requests, size, tokens, whole_requests
 from deployments.fit.outcome import Outcome, Pools
 from deployments.fit.served import Served
 from deployments.fit.span import MIB
@@ -27,6 +27,7 @@ WORDS = {
     Verdict.TOO_CLOSE: "Too close to say",
     Verdict.UNKNOWN: "Not known",
 }
+TOO_SHORT = "Starts with less context"
 SHORTER = (131072, 32768, 8192)
 """Lengths of a request, in tokens, that are shown beside the longest: of these those below it."""
 MOST_LENGTHS = 3
@@ -40,12 +41,13 @@ def fit_table(fit: Fit | None) -> dict[str, Any] | None:
     outcome = found.outcome
     return {
         "verdict": fit.verdict.value,
-        "word": WORDS[fit.verdict],
-        "status": STATUS[fit.verdict],
+        "word": TOO_SHORT if fit.starts_too_short else WORDS[fit.verdict],
+        "status": "unknown" if fit.starts_too_short else STATUS[fit.verdict],
         "reason": _reason(fit),
         "served": _served(fit),
         "tables": _tables(fit, outcome),
         "changes": [_change(change.words, change.flags) for change in fit.changes],
+        "elsewhere": _elsewhere(fit),
         "rooms": [] if isinstance(fit.rooms, Unknown) else _rooms(fit.rooms),
         "rows": [{"label": row.label, "value": row.value, "how": row.how, "source": row.source} for row in found.rows],
         "requests": [
@@ -62,6 +64,8 @@ def _reason(fit: Fit) -> str:
         return fit.found.reason
     assert fit.known.served is not None
     words = "This revision has served on these cards, and as much memory will be free as it used then."
+    if fit.starts_too_short:
+        return f"{words} Not one request of its whole context goes in."
     return f"{words} {fit.found.reason}" if fit.found.verdict is Verdict.FITS else words
 
 
@@ -96,6 +100,7 @@ def _tables(fit: Fit, outcome: Outcome | None) -> dict[str, Any] | None:
     return {
         "lengths": [context(length) for length in lengths],
         "rows": [_precision(name, pools, lengths, outcome) for name, pools in fit.found.precisions.items()],
+        "limited": _limited(outcome.pools, lengths),
         "limits": _limits(outcome.pools, lengths),
     }
 
@@ -103,12 +108,23 @@ def _tables(fit: Fit, outcome: Outcome | None) -> dict[str, Any] | None:
 def _limits(pools: Pools, lengths: Sequence[int]) -> list[dict[str, Any]]:
     """How many requests each pool allows by itself; none where there is only one."""
     found = [pools.limits(length) for length in lengths]
-    limiting = pools.limiting(lengths[0])
-    rows = [
-        {"name": name, "limiting": name == limiting, "requests": [requests(limits[name].likely) for limits in found]}
-        for name in found[0]
-    ]
+    rows = []
+    for name in found[0]:
+        counts = [requests(limits[name].likely) for limits in found]
+        value = ", ".join(f"{count} of {context(length)}" for count, length in zip(counts, lengths, strict=True))
+        rows.append({"name": name, "requests": counts, "value": value})
     return rows if len(rows) > 1 else []
+
+
+def _limited(pools: Pools, lengths: Sequence[int]) -> str:
+    """What allows no more, as the rest of a sentence."""
+    by_limit: dict[str, list[str]] = {}
+    for length in lengths:
+        by_limit.setdefault(pools.limiting(length), []).append(context(length))
+    if len(by_limit) == 1:
+        return f"the {next(iter(by_limit))} allows no more."
+    parts = [f"the {name} allows no more of {' and '.join(those)}" for name, those in by_limit.items()]
+    return f"{'; '.join(parts)}."
 
 
 def _precision(name: str, pools: Pools, lengths: Sequence[int], outcome: Outcome) -> dict[str, Any]:
@@ -117,9 +133,13 @@ def _precision(name: str, pools: Pools, lengths: Sequence[int], outcome: Outcome
         "in_use": name == outcome.pools.precision,
         "size": size(max(0.0, pools.kv.likely)),
         "held": tokens(pools.tokens(outcome.context).likely),
-        "requests": [requests(pools.requests(length)) for length in lengths],
-        "limiting": pools.limiting(lengths[0]),
+        "requests": [whole_requests(pools.requests(length)) for length in lengths],
     }
+
+
+def _elsewhere(fit: Fit) -> str:
+    change = fit.elsewhere
+    return f"It would fit on {change.cards} cards like these; this host has {fit.there}." if change is not None else ""
 
 
 def _change(words: str, flags: Sequence[str]) -> dict[str, str]:
@@ -163,7 +183,8 @@ def _is_unlikely(fit: Fit) -> bool:
 def _todo(fit: Fit) -> str:
     """The least change first; the section has the others."""
     if not fit.changes:
-        return "No single change that Relaunch tries makes it fit: take a smaller model, or more cards."
+        words = "No single change that Relaunch tries makes it fit here: take a smaller model, or more cards."
+        return f"{words} {_elsewhere(fit)}".rstrip()
     first = fit.changes[0]
     more = " The other ways stand under “Does it fit”." if len(fit.changes) > 1 else ""
     return f"{first.words} In a new revision: {shlex.join(first.flags)}.{more}"

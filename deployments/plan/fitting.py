@@ -8,7 +8,7 @@ from functools import cached_property
 
 from deployments.engines.base import Engine
 from deployments.fit.asked import Asked, CardMemory, Measured
-from deployments.fit.cautions import Caution, cautions
+from deployments.fit.cautions import Caution, cautions, too_short
 from deployments.fit.changes import Change, changes_that_fit
 from deployments.fit.estimate import Estimate, Verdict, estimate
 from deployments.fit.files import ModelFiles
@@ -49,6 +49,8 @@ class Fit:
     argv: tuple[str, ...]
     known: ToFit
     rooms: tuple[Room, ...] | Unknown
+    there: int | None = None
+    """Cards that the host has; None where nobody knows."""
 
     @cached_property
     def asked(self) -> Asked | Unknown:
@@ -92,10 +94,22 @@ class Fit:
 
     @cached_property
     def changes(self) -> tuple[Change, ...]:
-        """What alone would make it fit, the least first."""
+        """What alone would make it fit on this host, the least first."""
+        return tuple(change for change in self._all_changes if not self._is_beyond(change))
+
+    @property
+    def elsewhere(self) -> Change | None:
+        """What would make it fit on a host with more cards."""
+        return next((change for change in self._all_changes if self._is_beyond(change)), None)
+
+    @cached_property
+    def _all_changes(self) -> tuple[Change, ...]:
         if isinstance(self.asked, Unknown) or self.verdict is Verdict.FITS:
             return ()
         return changes_that_fit(self.asked)
+
+    def _is_beyond(self, change: Change) -> bool:
+        return self.there is not None and (change.cards or 0) > self.there
 
     @property
     def is_only_too_long(self) -> bool:
@@ -107,12 +121,19 @@ class Fit:
         return short == [KV] and outcome.pools.kv.high > 0
 
     @property
+    def starts_too_short(self) -> bool:
+        """It has served here, so it starts; and not one request of its whole context goes into the KV cache."""
+        outcome = self.found.outcome
+        return self.room_as_then and outcome is not None and outcome.pools.limits(outcome.context)[KV].likely < 1
+
+    @property
     def cautions(self) -> tuple[Caution, ...]:
         """What its flags and its checkpoint cost, also where it is not known whether it fits."""
         if isinstance(self.known.files, Unknown):
             return ()
         bare = Asked(self.engine, self.argv, self.known.files, (), version=self.known.version)
-        return cautions(bare, self.found.outcome)
+        found = cautions(bare, self.found.outcome)
+        return (too_short(self.found.outcome), *found) if self.starts_too_short and self.found.outcome else found
 
 
 def refusal(fit: Fit, *, name: str) -> str:

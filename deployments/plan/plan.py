@@ -154,7 +154,10 @@ def _fit(asked: PlanInput, serving: Serving, others: Held | Unknown, seen_from: 
     """None where nothing is launched, or by an engine whose needs nobody knows."""
     if asked.new is None or asked.to_fit is None:
         return None
-    return Fit(asked.engine, asked.new.argv, asked.to_fit, rooms_of(asked, serving, others, seen_from))
+    gpus = asked.facts.gpus
+    there = None if isinstance(gpus, Unknown) else len(gpus.gpus)
+    rooms = rooms_of(asked, serving, others, seen_from)
+    return Fit(asked.engine, asked.new.argv, asked.to_fit, rooms, there)
 
 
 def _serving(asked: PlanInput) -> Serving:

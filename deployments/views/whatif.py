@@ -52,7 +52,7 @@ class WhatIfForm(forms.Form):
     context = forms.CharField(label="Context", required=False, max_length=12)
     kv = forms.ChoiceField(label="KV cache", required=False)
     fraction = forms.FloatField(label="Memory fraction", required=False, min_value=0.01, max_value=1)
-    cards = forms.IntegerField(label="Cards (tensor parallel)", required=False, min_value=1, max_value=MOST_CARDS)
+    cards = forms.IntegerField(label="Cards to split over", required=False, min_value=1, max_value=MOST_CARDS)
 
     def __init__(self, data: QueryDict, *, engine: Engine, now: Mapping[str, str], places: Sequence[Place]) -> None:
         super().__init__(data, auto_id="whatif-%s")
@@ -167,11 +167,12 @@ def _tried(engine: Engine, shown: Revision, wanted: Wanted, place: Place) -> Tri
         return Tried(row=row, path=found, host=place.host)
     flags = flags_for(engine, wanted)
     argv = (*shown.argv, *flags)
-    rooms, notes = _rooms(place, cards_needed(engine, argv))
+    there = list(Gpu.objects.filter(host=place.host, present=True).order_by("index"))
+    rooms, notes = _rooms(place, there, cards_needed(engine, argv))
     served = last_served(shown, place.uuids) if not flags else None
     version = _version(place.host, engine)
     known = ToFit(files, draft=_draft(engine, shown, place.host), served=served, version=version)
-    fit = Fit(engine, argv, known, rooms)
+    fit = Fit(engine, argv, known, rooms, len(there))
     table = fit_table(fit)
     return Tried(table, fit.cautions, row, found, place.host, flags, notes)
 
@@ -189,13 +190,12 @@ def _version(host: Host, engine: Engine) -> str:
     return versions.pop() if len(versions) == 1 else ""
 
 
-def _rooms(place: Place, needed: int | None) -> tuple[tuple[Room, ...] | Unknown, list[str]]:
+def _rooms(place: Place, cards: Sequence[Gpu], needed: int | None) -> tuple[tuple[Room, ...] | Unknown, list[str]]:
     """The cards, each as empty as it can be, and what must be said of them. More than there are count as alike."""
-    cards = list(Gpu.objects.filter(host=place.host, present=True).order_by("index"))
     own = [card for card in cards if card.uuid in place.uuids]
     others = [card for card in cards if card not in own]
     count = needed or len(own or cards)
-    chosen = (own + others)[:count] if own else cards[:count]
+    chosen = [*own, *others][:count]
     unread = next((card for card in chosen if card.total_mib is None), None)
     if unread is not None or not chosen:
         who = f"GPU {unread.index}" if unread is not None else "its cards"

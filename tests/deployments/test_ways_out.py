@@ -70,14 +70,14 @@ def form(client: Client, **deployment: object) -> str:
 
 def test_the_form_says_that_nobody_else_may_approve(client_of: ClientOf, administrator: User) -> None:
     page = form(client_of(administrator))
-    assert "there is no other one." in page and "lets nobody decide about a job of their own" in page
+    assert "Nobody here may approve this plan." in page and "and there is no other approver." in page
     assert "manage.py signinlink --user NAME --role approver" in page
     assert f"“{DeploymentForm.Meta.labels['requester_may_approve']}”" in page and "discard" not in page
 
 
 def test_the_form_of_an_operator_without_any_approver(client_of: ClientOf, operator: User) -> None:
     page = form(client_of(operator))
-    assert "there is none." in page and "of their own" not in page
+    assert "There is no approver yet." in page and "of their own" not in page
 
 
 def test_the_form_names_who_decides(client_of: ClientOf, person: Person, administrator: User) -> None:

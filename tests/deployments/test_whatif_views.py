@@ -63,10 +63,13 @@ def part(client: Client, chat: Deployment, **settings: str) -> str:
 
 
 def requests_of(text: str, precision: str) -> float:
-    """Requests of the longest kind, from the table."""
-    row = re.search(rf"<tr><td>{precision}\b.*?</tr>", text)
-    assert row is not None, text
-    return float(re.findall(r'<td class="num">([\d.,]+)</td>', row[0])[0].replace(",", ""))
+    """Requests of the longest kind, from the arithmetic; the table has the whole ones."""
+    exact = re.search(rf"Requests of \S+ in {precision}</dt><dd>([\d.,]+)", text)
+    row = re.search(rf'<th scope="row">{precision}\b.*?</tr>', text)
+    assert exact is not None and row is not None, text
+    found = float(exact[1].replace(",", ""))
+    assert f'<td class="num">{int(found)}</td>' in row[0]
+    return found
 
 
 def test_nothing_is_known_yet_and_a_button_reads_it(client_of: ClientOf, operator: User, chat: Deployment) -> None:

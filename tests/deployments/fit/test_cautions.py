@@ -123,6 +123,19 @@ def test_context_times_concurrency_above_the_pool() -> None:
 
 
 @pytest.mark.parametrize(
+    ("free", "says"), [(80, None), (28, "SGLang takes in up to 2,048. Of 40K there is room for 1 request.")]
+)
+def test_the_engines_own_number_of_requests_counts_where_few_go_in(free: int, says: str | None) -> None:
+    argv = ("x", "--context-length", "40960")
+    card = CardMemory(free * GIB, free * GIB)
+    asked = Asked(ENGINES["sglang"], argv, files(models.QWEN3_8B, 16 * GIB), (card,), version="0.5.11")
+    outcome = work_out(asked)
+    assert isinstance(outcome, Outcome)
+    found = [caution.text for caution in cautions(asked, outcome) if "takes in" in caution.text]
+    assert [text.split("at once: ")[1] for text in found] == ([says] if says else [])
+
+
+@pytest.mark.parametrize(
     ("sizes", "says"),
     [
         ({"a": 60, "b": 50}, None),

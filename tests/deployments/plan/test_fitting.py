@@ -92,7 +92,7 @@ def test_it_fits_with_tokens_and_requests_by_precision() -> None:
     assert found["tables"]["lengths"] == ["128K", "32K", "8K"]
     bf16, fp8 = found["tables"]["rows"]
     assert (bf16["name"], bf16["in_use"], fp8["in_use"]) == ("bf16", True, False)
-    assert float(bf16["requests"][0]) * 2 == pytest.approx(float(fp8["requests"][0]), rel=0.05)
+    assert (bf16["requests"], fp8["requests"]) == (["3", "14", "56"], ["7", "28", "59"])
     assert [row["name"] for row in found["tables"]["limits"]] == [
         "KV cache", "recurrent state", "number of running requests"
     ]  # fmt: skip
@@ -107,11 +107,20 @@ def test_it_does_not_fit_is_a_warning_with_the_least_change_and_binds_nothing() 
     made = fitted(serving_machine(), LARGE)
     found = made.data["fit"]
     assert (found["word"], found["status"]) == ("It does not fit", "not ok")
-    assert "missing" in found["reason"] and found["changes"][0]["flags"] == "--tp-size 4"
+    assert "missing" in found["reason"]
+    assert found["changes"] == [] and found["elsewhere"] == "It would fit on 4 cards like these; this host has 2."
     (warning,) = made.data["warnings"]
     assert warning["text"].startswith("qwen r2 does not fit on these cards.") and not warning["blocks"]
-    assert "--tp-size 4" in warning["todo"] and "stopped for nothing" in warning["why"]
+    assert found["elsewhere"] in warning["todo"] and "stopped for nothing" in warning["why"]
     assert made.hash == fitted(serving_machine(), KNOWN).hash
+
+
+def test_more_cards_are_a_change_only_where_the_host_has_them() -> None:
+    room = Room("a", "GPU 0", TOTAL, TOTAL - 4, "as it is free now")
+    for there, flags in ((4, ["--tp-size 4"]), (None, ["--tp-size 4"]), (2, [])):
+        found = Fit(ENGINES["sglang"], recipe().argv, LARGE, (room, room), there)
+        assert [" ".join(change.flags) for change in found.changes] == flags
+        assert (found.elsewhere is None) == bool(flags)
 
 
 def test_short_of_its_longest_request_alone_it_starts_all_the_same() -> None:
@@ -230,3 +239,30 @@ def test_what_engines_log_of_their_memory(
     assert (found.tokens, found.running, found.version) == (tokens, running, "1")
     assert found.measured.kv_pool == (int(kv * GIB) if kv else None)
     assert found.measured.weights == (int(weights * GIB) if weights else None)
+
+
+# --- It has served, and holds less than its flags promise
+
+
+SHORT = replace(SERVED, measured=replace(SERVED.measured, kv_pool=2 * GIB))
+"""The pool that was measured holds less than one request of 128K."""
+
+
+def test_what_serves_with_less_than_its_whole_context_is_told_apart_from_what_fits() -> None:
+    made = fitted(serving_machine(), replace(KNOWN, served=SHORT))
+    found = made.data["fit"]
+    assert (found["verdict"], found["word"], found["status"]) == ("fits", "Starts with less context", "unknown")
+    assert "Not one request of its whole context goes in." in found["reason"]
+    (warning,) = made.data["warnings"]
+    assert "131,072 tokens are allowed, there is room for 6" in warning["text"] and not warning["blocks"]
+    assert found["tables"]["rows"][0]["requests"] == ["0", "2", "8"]
+
+
+def test_the_table_has_whole_requests_and_one_sentence_for_what_limits_them() -> None:
+    tables = fit(serving_machine(), flags="--context-length 131072 --max-running-requests 20")["tables"]
+    bf16 = tables["rows"][0]
+    assert all(count.isdecimal() for count in bf16["requests"]) and bf16["requests"][-1] == "20"
+    assert tables["limited"].startswith("the KV cache allows no more of 128K")
+    assert tables["limited"].endswith("the number of running requests allows no more of 8K.")
+    running = next(row for row in tables["limits"] if row["name"] == "number of running requests")
+    assert running["value"] == "20 of 128K, 20 of 32K, 20 of 8K"
