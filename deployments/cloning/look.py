@@ -14,6 +14,9 @@ from deployments.cloning.rows import CardThere, Here, Row, There, Wanted, compar
 from deployments.engines.base import Engine
 from deployments.engines.registry import ENGINES
 from deployments.engines.versions import program_with_version
+from deployments.fit import store
+from deployments.fit.estimate import KV_FLAGS
+from deployments.fit.where import draft_place, model_place
 from deployments.lifecycle import ServiceState
 from deployments.models import CloneCheck, Deployment, Placement, Revision
 from deployments.plan.cards import Card
@@ -28,7 +31,7 @@ from hosts.probe.frames import Unknown
 from hosts.probe.probe import EVERYTHING, probe
 from hosts.transport.base import Transport, TransportError
 
-LOOK_SECONDS = 45.0
+LOOK_SECONDS, READ_SECONDS = 45.0, 15.0
 
 
 def run_check(check_id: int) -> None:
@@ -63,6 +66,7 @@ def look(transport: Transport, check: CloneCheck) -> list[Row]:
         paths=[HOME, *wanted.paths],
         sudo=check.host.sudo,
     )
+    _read_model(transport, check.host, revision, engine)
     port = port_verdict(facts, revision.port)
     there = There(
         check.host.name,
@@ -76,6 +80,15 @@ def look(transport: Transport, check: CloneCheck) -> list[Row]:
         _others(check, port=revision.port),
     )
     return compare(wanted, _here(check.deployment, revision), there)
+
+
+def _read_model(transport: Transport, host: Host, revision: Revision, engine: Engine) -> None:
+    """Keep what tells whether it fits there, for the page. Raises TransportError."""
+    path = model_place(engine, revision.argv, revision.container)
+    if engine.key not in KV_FLAGS or isinstance(path, Unknown):
+        return
+    for found in filter(None, (path, draft_place(engine, revision.argv, revision.container))):
+        store.read_and_keep(transport, host, found, revision.workdir, timeout=READ_SECONDS)
 
 
 def _wanted(revision: Revision, engine: Engine) -> Wanted:

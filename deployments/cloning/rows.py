@@ -15,6 +15,7 @@ OK, NOT_OK, UNKNOWN, INFO = "ok", "not ok", "unknown", "info"
 LEAST_DISK_MIB = 512
 """Room for logs and for what an engine compiles."""
 NOT_KNOWN = "not known"
+BY_IMAGE = "decided by the image"
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,7 @@ def compare(wanted: Wanted, here: Here, there: There) -> list[Row]:
 
 
 def _count(here: Here, there: There) -> Row:
-    left, right = _named(here.cards), _named(there.cards)
+    left, right = named([card.name for card in here.cards]), named([card.name for card in there.cards])
     if len(here.cards) == len(there.cards):
         same = sorted(card.name for card in here.cards) == sorted(card.name for card in there.cards)
         detail = "" if same else "Another kind of card: measured figures and limits of the old one do not hold there."
@@ -115,11 +116,20 @@ def _count(here: Here, there: There) -> Row:
     return Row("Cards", left, right, NOT_OK, detail)
 
 
-def _named(cards: Sequence[CardThere]) -> str:
+def named(names: Sequence[str]) -> str:
     """`2 x NVIDIA L40S`"""
-    names = dict.fromkeys(card.name for card in cards)
-    counted = [f"{sum(card.name == name for card in cards)} x {name}" for name in names]
-    return ", ".join(counted) or "none"
+    return ", ".join(f"{names.count(name)} x {name}" for name in dict.fromkeys(names)) or "none"
+
+
+def version_label(engine: str) -> str:
+    """Of the row that compares the versions of the engine."""
+    return f"{engine} version"
+
+
+def version_there(rows: Sequence[Mapping[str, Any]], engine: str) -> str:
+    """The version that was seen on the other host; empty where it is not known."""
+    row = next((row for row in rows if row["label"] == version_label(engine)), None)
+    return str(row["there"]) if row is not None and row["there"] not in (NOT_KNOWN, BY_IMAGE) else ""
 
 
 def _memory(here: Here, there: There) -> Row:
@@ -172,9 +182,9 @@ def _chosen(wanted: Wanted, there: There) -> Row:
 
 
 def _version(wanted: Wanted, here: Here, there: There) -> Row:
-    label, left = f"{wanted.engine} version", here.version or NOT_KNOWN
+    label, left = version_label(wanted.engine), here.version or NOT_KNOWN
     if there.version is None:
-        return Row(label, left, "decided by the image", INFO)
+        return Row(label, left, BY_IMAGE, INFO)
     if isinstance(there.version, Unknown):
         return Row(label, left, NOT_KNOWN, UNKNOWN, f"Not known: {there.version.reason}")
     if wanted.engine_versions:

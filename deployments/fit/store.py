@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from django.db import close_old_connections
@@ -16,7 +17,7 @@ from deployments.models.modelfiles import key_of
 from hosts import links
 from hosts.models import Host
 from hosts.probe.frames import Unknown
-from hosts.transport.base import TransportError
+from hosts.transport.base import CommandTimeout, OutputTooLarge, Transport, TransportError, no_tick
 
 
 def keep(host: Host, path: str, workdir: str, found: ModelFiles | Unknown) -> ModelOnHost:
@@ -25,6 +26,18 @@ def keep(host: Host, path: str, workdir: str, found: ModelFiles | Unknown) -> Mo
         host=host, key=key_of(path, workdir), defaults={"path": path, "workdir": workdir, **_fields(found)}
     )
     return row
+
+
+def read_and_keep(
+    transport: Transport, host: Host, path: str, workdir: str, *, timeout: float, tick: Callable[[], None] = no_tick
+) -> ModelFiles | Unknown:
+    """Read a model for something that does not wait long for a disk. Raises TransportError when the link is lost."""
+    try:
+        found = read_model_files(transport, path, workdir=workdir, timeout=timeout, tick=tick)
+    except (CommandTimeout, OutputTooLarge) as error:
+        found = Unknown(str(error))
+    keep(host, path, workdir, found)
+    return found
 
 
 def _fields(found: ModelFiles | Unknown) -> dict[str, Any]:

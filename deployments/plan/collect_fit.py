@@ -9,7 +9,6 @@ from deployments.decisions.verify import CardSeen
 from deployments.fit import store
 from deployments.fit.estimate import KV_FLAGS
 from deployments.fit.files import ModelFiles
-from deployments.fit.read import read_model_files
 from deployments.fit.where import draft_place, model_place
 from deployments.lifecycle import JobKind
 from deployments.models import ModelOnHost, Revision
@@ -17,7 +16,6 @@ from deployments.plan.fitting import Fit, Room, ToFit, refusal
 from deployments.plan.flagcheck import FlagCheck
 from deployments.starts import last_served
 from hosts.probe.frames import Unknown
-from hosts.transport.base import CommandTimeout, OutputTooLarge
 
 if TYPE_CHECKING:
     from deployments.steps.base import StepContext
@@ -67,13 +65,8 @@ def _files(ctx: StepContext, path: str, workdir: str) -> ModelFiles | Unknown:
             return before.found
     if ctx.job.touched:
         return Unknown("The model's files were not read.")
-    try:
-        with ctx.link() as transport:
-            found = read_model_files(transport, path, workdir=workdir, timeout=READ_SECONDS, tick=ctx.tick)
-    except (CommandTimeout, OutputTooLarge) as error:
-        found = Unknown(str(error))
-    store.keep(ctx.host, path, workdir, found)
-    return found
+    with ctx.link() as transport:
+        return store.read_and_keep(transport, ctx.host, path, workdir, timeout=READ_SECONDS, tick=ctx.tick)
 
 
 def why_it_cannot_fit(ctx: StepContext, cards: Sequence[CardSeen]) -> str:

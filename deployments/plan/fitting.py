@@ -122,9 +122,11 @@ class Fit:
 
     @property
     def starts_too_short(self) -> bool:
-        """It has served here, so it starts; and not one request of its whole context goes into the KV cache."""
+        """It starts, as it has before; and not one request of its whole context goes into the KV cache."""
         outcome = self.found.outcome
-        return self.room_as_then and outcome is not None and outcome.pools.limits(outcome.context)[KV].likely < 1
+        if self.verdict is not Verdict.FITS or outcome is None:
+            return False
+        return outcome.pools.limits(outcome.context)[KV].likely < 1
 
     @property
     def cautions(self) -> tuple[Caution, ...]:

@@ -6,6 +6,7 @@ from typing import Any
 
 from django import forms
 from django.contrib import messages
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
@@ -14,8 +15,13 @@ from controlpanel.access import Action, requires
 from controlpanel.forms import readable
 from controlpanel.views.asking import asking
 from deployments import services
+from deployments.cloning.rows import named, version_there
+from deployments.engines.registry import ENGINES
+from deployments.fit.estimate import KV_FLAGS
 from deployments.forms import PLAIN
 from deployments.models import CloneCheck, Deployment
+from deployments.views.cardchoices import card_choices
+from deployments.views.fitthere import Place, Tried, tried
 from hosts.models import Gpu, Host
 
 GOOD = ("ok", "info")
@@ -81,15 +87,14 @@ def _free_name(name: str) -> str:
 def _form(
     request: HttpRequest, deployment: Deployment, form: CloneForm, *, status: int = 200, **more: Any
 ) -> HttpResponse:
-    by_host: dict[Host, list[Gpu]] = {}
-    for gpu in form.all_gpus:
-        by_host.setdefault(gpu.host, []).append(gpu)
+    hosts: QuerySet[Host] = form.fields["host"].queryset  # type: ignore[attr-defined]
     context = {
         "deployment": deployment,
         "form": form,
-        "cards": by_host.items(),
+        **card_choices(form.all_gpus, hosts),
+        "uses": named([gpu.name for gpu in deployment.placement.gpus]),
         "ticked": form["gpus"].value() or [],
-        "has_hosts": form.fields["host"].queryset.exists(),  # type: ignore[attr-defined]
+        "has_hosts": hosts.exists(),
         **more,
     }
     return render(request, "deployments/clone.html", context, status=status)
@@ -131,5 +136,23 @@ def _check(pk: int) -> CloneCheck:
 
 
 def _context(check: CloneCheck) -> dict[str, Any]:
-    differing = [row for row in check.rows if row["status"] not in GOOD]
-    return {"check": check, "deployment": check.deployment, "differing": len(differing)}
+    there = _fits_there(check) if check.finished_at and not check.problem else None
+    rows = [*check.rows, *([there.fit] if there is not None and there.fit else [])]
+    return {
+        "check": check,
+        "deployment": check.deployment,
+        "rows": len(rows),
+        "differing": sum(row["status"] not in GOOD for row in rows),
+        "otherwise": [row["label"] for row in check.rows if row["status"] == "info" and row["here"] != row["there"]],
+        "tried": there,
+    }
+
+
+def _fits_there(check: CloneCheck) -> Tried | None:
+    """By the model's files as the check has read them; None for an engine whose needs nobody knows."""
+    revision = check.deployment.revision
+    engine = ENGINES[revision.profile.engine]
+    if engine.key not in KV_FLAGS:
+        return None
+    place = Place("", check.name, check.host, check.gpu_uuids)
+    return tried(engine, revision, place, version=version_there(check.rows, engine.label))

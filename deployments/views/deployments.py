@@ -20,6 +20,7 @@ from deployments.compared import drift
 from deployments.forms import DeploymentForm
 from deployments.models import Deployment, Launch, Revision
 from deployments.views import board
+from deployments.views.cardchoices import card_choices
 from deployments.views.measured import measured, proof
 from deployments.views.outcome import in_effect
 from deployments.views.servers import found_for
@@ -83,9 +84,6 @@ def _place(form: DeploymentForm) -> dict[str, Any]:
 
 
 def _form(request: HttpRequest, form: DeploymentForm, *, status: int = 200, **more: Any) -> HttpResponse:
-    by_host: dict[Host, list[Any]] = {}
-    for gpu in form.all_gpus:
-        by_host.setdefault(gpu.host, []).append(gpu)
     hosts = _by_machine()
     neighbours = _neighbours(form, hosts)
     with_neighbours = {neighbour.hosts for neighbour in neighbours}
@@ -93,7 +91,7 @@ def _form(request: HttpRequest, form: DeploymentForm, *, status: int = 200, **mo
     context = {
         "form": form,
         "deployment": form.instance,
-        "cards": by_host.items(),
+        **card_choices(form.all_gpus, Host.objects.all()),
         "ticked": form["gpus"].value() or [],
         "neighbours": neighbours,
         "lonely_hosts": "|".join(lonely),

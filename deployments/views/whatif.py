@@ -6,7 +6,6 @@ No host is asked: the model's files are those that were read last.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from django import forms
@@ -21,28 +20,15 @@ from deployments import services
 from deployments.engines.base import Engine
 from deployments.engines.registry import ENGINES
 from deployments.fit.estimate import KV_FLAGS
-from deployments.fit.files import ModelFiles
-from deployments.fit.whatif import Wanted, as_launched, cards_needed, flags_for, has_setting, tokens_of
+from deployments.fit.whatif import Wanted, as_launched, flags_for, has_setting, tokens_of
 from deployments.fit.where import draft_place, model_place
-from deployments.models import FlagCatalogue, ModelOnHost, Placement, Profile, Revision
-from deployments.plan.fit_page import fit_table
-from deployments.plan.fitting import Fit, Room, ToFit
-from deployments.starts import last_served
+from deployments.models import Placement, Profile, Revision
+from deployments.views.fitthere import Place, Tried, tried
 from deployments.views.revisions import revision_numbered
-from hosts.models import Gpu, Host
+from hosts.models import Host
 from hosts.probe.frames import Unknown
 
 MOST_CARDS = 64
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where it is tried: the cards of a deployment, or those of a host."""
-
-    key: str
-    label: str
-    host: Host
-    uuids: Sequence[str]
 
 
 class WhatIfForm(forms.Form):
@@ -58,7 +44,8 @@ class WhatIfForm(forms.Form):
         super().__init__(data, auto_id="whatif-%s")
         self._choices("on", [(place.key, place.label) for place in places])
         kinds = [(name, name) for name in KV_FLAGS[engine.key]]
-        self._choices("kv", [("", f"as launched ({now['precision'] or 'the engine decides'})"), *kinds])
+        launched = f"as launched ({now['precision']})" if now["precision"] else "as launched"
+        self._choices("kv", [("", launched), *kinds])
         for name in ("context", "fraction", "cards"):
             if has_setting(engine, name):
                 self.fields[name].widget.attrs |= {"placeholder": now[name] or "the engine decides"}
@@ -86,20 +73,6 @@ class WhatIfForm(forms.Form):
         """What to try; what is not valid is left as it is."""
         found = self.cleaned_data
         return Wanted(found.get("context"), found.get("kv", ""), found.get("fraction"), found.get("cards"))
-
-
-@dataclass(frozen=True)
-class Tried:
-    """What came of it. ``fit`` None: nothing can be said, for ``reason``."""
-
-    fit: dict[str, Any] | None = None
-    cautions: Sequence[Any] = ()
-    row: ModelOnHost | None = None
-    path: str = ""
-    host: Host | None = None
-    flags: Sequence[str] = ()
-    notes: list[str] = field(default_factory=list)
-    reason: str = ""
 
 
 @require_GET
@@ -137,9 +110,13 @@ def context(request: HttpRequest, profile: Profile, shown: Revision) -> dict[str
     form = WhatIfForm(request.GET, engine=engine, now=as_launched(engine, shown.argv), places=places)
     form.is_valid()
     place = _chosen(places, form.cleaned_data.get("on", ""))
-    tried = _tried(engine, shown, form.wanted, place) if place is not None else Tried(reason="Add a host first.")
+    found = (
+        tried(engine, shown, place, flags=flags_for(engine, form.wanted))
+        if place is not None
+        else Tried(reason="Add a host first.")
+    )
     kept = {name: request.GET[name] for name in WhatIfForm.base_fields if request.GET.get(name)}
-    return {"whatif": form, "tried": tried, "place": place, "shown": shown, "profile": profile, "kept": kept}
+    return {"whatif": form, "tried": found, "place": place, "shown": shown, "profile": profile, "kept": kept}
 
 
 def places_of(profile: Profile) -> list[Place]:
@@ -155,65 +132,3 @@ def places_of(profile: Profile) -> list[Place]:
 
 def _chosen(places: Sequence[Place], key: str) -> Place | None:
     return next((place for place in places if place.key == key), places[0] if places else None)
-
-
-def _tried(engine: Engine, shown: Revision, wanted: Wanted, place: Place) -> Tried:
-    found = model_place(engine, shown.argv, shown.container)
-    if isinstance(found, Unknown):
-        return Tried(reason=found.reason)
-    row = ModelOnHost.at(place.host, found, shown.workdir)
-    files = row.found if row is not None else None
-    if files is None:
-        return Tried(row=row, path=found, host=place.host)
-    flags = flags_for(engine, wanted)
-    argv = (*shown.argv, *flags)
-    there = list(Gpu.objects.filter(host=place.host, present=True).order_by("index"))
-    rooms, notes = _rooms(place, there, cards_needed(engine, argv))
-    served = last_served(shown, place.uuids) if not flags else None
-    version = _version(place.host, engine)
-    known = ToFit(files, draft=_draft(engine, shown, place.host), served=served, version=version)
-    fit = Fit(engine, argv, known, rooms, len(there))
-    table = fit_table(fit)
-    return Tried(table, fit.cautions, row, found, place.host, flags, notes)
-
-
-def _draft(engine: Engine, shown: Revision, host: Host) -> ModelFiles | None:
-    path = draft_place(engine, shown.argv, shown.container)
-    row = ModelOnHost.at(host, path, shown.workdir) if path is not None else None
-    return row.found if row is not None else None
-
-
-def _version(host: Host, engine: Engine) -> str:
-    """Of the engine on the host, where all of its installations that were seen are of one version."""
-    seen = FlagCatalogue.objects.filter(host=host, engine=engine.key).exclude(version="")
-    versions = set(seen.values_list("version", flat=True))
-    return versions.pop() if len(versions) == 1 else ""
-
-
-def _rooms(place: Place, cards: Sequence[Gpu], needed: int | None) -> tuple[tuple[Room, ...] | Unknown, list[str]]:
-    """The cards, each as empty as it can be, and what must be said of them. More than there are count as alike."""
-    own = [card for card in cards if card.uuid in place.uuids]
-    others = [card for card in cards if card not in own]
-    count = needed or len(own or cards)
-    chosen = [*own, *others][:count]
-    unread = next((card for card in chosen if card.total_mib is None), None)
-    if unread is not None or not chosen:
-        who = f"GPU {unread.index}" if unread is not None else "its cards"
-        return Unknown(f"How much memory {who} of {place.host} has is not known: test the host."), []
-    notes = [_more_than_own(place, own, count, len(cards))]
-    rooms = [_room(card) for card in chosen]
-    rooms += [rooms[-1]] * (count - len(rooms))
-    return tuple(rooms), list(filter(None, notes))
-
-
-def _more_than_own(place: Place, own: Sequence[Gpu], count: int, there: int) -> str:
-    if count > there:
-        return f"{place.host} has {there} cards. Worked out as if it had {count} of the same kind."
-    if own and count > len(own):
-        return f"Worked out with {count - len(own)} more cards of {place.host} than the deployment has."
-    return ""
-
-
-def _room(card: Gpu) -> Room:
-    total = card.total_mib or 0
-    return Room(card.uuid, f"GPU {card.index}", total, total - (card.baseline_mib or 0), "as long as nobody holds it")

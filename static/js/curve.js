@@ -16,24 +16,34 @@ function cardsOf(text) {
   });
 }
 
+// Steps that begin so close together that their words would lie on each other are one mark with all of them.
+function marksOf(ctx, plot) {
+  const marks = [];
+  for (const step of document.querySelectorAll("[data-step-start]")) {
+    const x = plot.valToPos(Date.parse(step.dataset.stepStart) / 1000, "x", true);
+    if (x < plot.bbox.left || x > plot.bbox.left + plot.bbox.width) continue;
+    const last = marks.at(-1);
+    if (last && x < last.x + ctx.measureText(last.words).width + 12 * devicePixelRatio) last.words += `, ${step.dataset.step}`;
+    else marks.push({ x, words: step.dataset.step });
+  }
+  return marks;
+}
+
 function drawSteps(plot) {
   const { ctx, bbox } = plot;
   ctx.save();
-  ctx.textAlign = "left";
   ctx.font = `${11 * devicePixelRatio}px sans-serif`;
   [ctx.strokeStyle, ctx.fillStyle] = [css("--rl-off"), css("--rl-soft")];
   ctx.setLineDash([3 * devicePixelRatio, 3 * devicePixelRatio]);
-  let free = -Infinity;
-  for (const step of document.querySelectorAll("[data-step-start]")) {
-    const x = plot.valToPos(Date.parse(step.dataset.stepStart) / 1000, "x", true);
-    if (x < bbox.left || x > bbox.left + bbox.width) continue;
+  for (const { x, words } of marksOf(ctx, plot)) {
     ctx.beginPath();
     ctx.moveTo(x, bbox.top);
     ctx.lineTo(x, bbox.top + bbox.height);
     ctx.stroke();
-    if (x < free) continue; // two labels would lie on each other
-    ctx.fillText(step.dataset.step, x + 4, bbox.top + 12 * devicePixelRatio);
-    free = x + ctx.measureText(step.dataset.step).width + 8;
+    // A mark near the right edge has its words on its left.
+    const isLate = x + ctx.measureText(words).width + 8 * devicePixelRatio > bbox.left + bbox.width;
+    ctx.textAlign = isLate ? "right" : "left";
+    ctx.fillText(words, x + (isLate ? -4 : 4) * devicePixelRatio, bbox.top + 12 * devicePixelRatio);
   }
   ctx.restore();
 }

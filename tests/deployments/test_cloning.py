@@ -21,6 +21,7 @@ from hosts.models import Host
 from hosts.probe.facts import DiskSpace
 from hosts.probe.frames import Unknown
 from hosts.transport.base import ConnectError
+from tests.deployments.fit import models
 from tests.deployments.machine import CARDS, SGLANG, idle_machine
 from tests.deployments.support import FakeHost
 from tests.factories import make_deployment, make_gpu, make_host, make_launch, make_profile, make_revision
@@ -140,6 +141,38 @@ def test_the_look_is_made_there_and_here_is_what_was_stored(
     assert fake.sent == ["probe", "version"], "once"
 
 
+@pytest.mark.parametrize(
+    ("gpu", "says"),
+    [
+        ({}, ["As it is here", "It fits"]),
+        ({"name": "NVIDIA H100"}, ["Not quite the same", "otherwise there: Cards.", "It fits"]),
+        ({"name": "NVIDIA T4", "total_mib": 11_000}, ["2 of 10 need a look.", "Less than before", "It does not fit"]),
+    ],
+)
+def test_the_page_says_whether_it_fits_on_the_cards_there(
+    source: Deployment, other: Host, administrator: User, viewer: User, client_of: ClientOf,
+    monkeypatch: pytest.MonkeyPatch, gpu: dict[str, Any], says: list[str],
+) -> None:  # fmt: skip
+    source.launches.update(started_by="")
+    other.gpus.update(**gpu)
+    fake = FakeHost(idle_machine(), version=["version 0.5.11"], model=models.QWEN3_8B)
+    monkeypatch.setattr(look.links, "borrow", fake.borrow)
+    check = asked(source, other, administrator)
+    look.run_check(check.pk)
+    page = client_of(viewer).get(f"/clones/{check.pk}/").content.decode()
+    assert "Does it fit there" in page and [words for words in says if words not in page] == []
+
+
+def test_without_the_models_files_it_says_why_nothing_is_known(
+    source: Deployment, other: Host, administrator: User, client_of: ClientOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(look.links, "borrow", FakeHost(idle_machine()).borrow)
+    check = asked(source, other, administrator)
+    look.run_check(check.pk)
+    page = client_of(administrator).get(f"/clones/{check.pk}/").content.decode()
+    assert "Not known" in page and "no model" in page
+
+
 def test_a_host_that_does_not_answer_is_said(
     source: Deployment, other: Host, administrator: User, monkeypatch: pytest.MonkeyPatch, client_of: ClientOf
 ) -> None:
@@ -217,7 +250,8 @@ def test_from_the_page_to_the_deployment(
 ) -> None:
     client = client_of(administrator)
     path = f"/deployments/{source.pk}/clone/"
-    assert f"{source.name}-2" in client.get(path).content.decode()
+    page = client.get(path).content.decode()
+    assert f"{source.name}-2" in page and "it uses 2 x NVIDIA RTX 6000 Ada now" in page
     answer = client.post(path, {"name": "moved", "host": other.pk})
     assert answer.status_code == 422 and "Tick the cards" in answer.content.decode()
     answer = client.post(path, {"name": "moved", "host": other.pk, "gpus": list(CARDS)})

@@ -54,7 +54,7 @@ def test_following_stops_only_when_somebody_scrolls_up_and_one_key_resumes(page:
     expect(follow_button(page)).to_be_hidden()
     view(page).hover()
     page.mouse.wheel(0, -600)
-    expect(follow_button(page)).to_contain_text("Not following. Follow again (F)")
+    expect(follow_button(page)).to_contain_text("To the end (F)")  # the job has ended: nothing is to be followed
     expect(line(page, LINES)).not_to_be_in_viewport()
     page.keyboard.press("f")
     expect(line(page, LINES)).to_be_visible()
@@ -163,6 +163,34 @@ def test_wrap_and_times_are_switches_that_are_kept(seeded: Seeded, page: Page) -
     wrap.click()
     times.click()
     expect(page.locator(".ln-time").first).to_be_visible()
+
+
+WRAPPED = """() => [...document.querySelectorAll('.ln')].map((row) => {
+  const before = [...row.querySelectorAll('.ln-break')].map((place) => place.previousSibling.textContent.at(-1));
+  const [text, height] = [row.querySelector('.ln-text'), row.getBoundingClientRect().height];
+  return { before, height, wide: text.scrollWidth - text.clientWidth, text: text.innerText };
+})"""
+
+
+@pytest.mark.slow
+def test_a_wrapped_line_breaks_between_words_and_is_as_high_as_was_worked_out(seeded: Seeded, page: Page) -> None:
+    try:
+        page.set_viewport_size(SIZES["phone"])
+        seeded.say("job", f"{'word ' * 40}end\n{'x' * 200}\n")
+        page.goto(seeded.paths["job"])
+        wrap = page.get_by_role("button", name="Wrap")
+        if wrap.get_attribute("aria-pressed") == "false":
+            wrap.click()
+        expect(page.locator(".ln-break").first).to_be_attached()
+        view(page).press("End")
+        expect(line(page, 410)).to_be_visible()
+        rows = page.evaluate(WRAPPED)
+        assert all(row["height"] == 20 * (len(row["before"]) + 1) and row["wide"] <= 0 for row in rows), rows
+        words = next(row for row in rows if row["text"].startswith("word"))
+        assert len(words["before"]) > 3 and {*words["before"]} == {" "}
+        assert "\n" not in words["text"], "what is copied is one line"
+    finally:
+        page.set_viewport_size(SIZES["desk"])
 
 
 @pytest.mark.slow

@@ -1,5 +1,7 @@
-// Where each line stands. Without wrapping every line is one row high; with it the rows follow from the length, since the
-// font is monospaced and lines break at any character.
+// Where each line stands. Without wrapping every line is one row high; with it the rows follow from the letters (wrap.js),
+// since the font is monospaced.
+import { breaksOf } from "./wrap.js";
+
 export class Heights {
   constructor(lines, { row }) {
     this.lines = lines;
@@ -19,7 +21,7 @@ export class Heights {
   }
 
   rowsOf(line) {
-    return Math.max(1, Math.ceil(line.plain.length / this.columns));
+    return line.plain.length <= this.columns ? 1 : breaksOf(line.plain, this.columns).length + 1;
   }
 
   measure() {

@@ -15,7 +15,9 @@ export function startLog(root) {
     if (win.total) find("lines").textContent = `${win.total.toLocaleString()} line${win.total === 1 ? "" : "s"}`;
     find("follow").hidden = view.following;
     const news = unseen ? `, ${unseen.toLocaleString()} new` : "";
-    find("follow-word").textContent = `Not following${news}. Follow again (F)`;
+    // A job that has ended writes nothing more that could be followed.
+    const over = document.querySelector("[data-job-over]") !== null;
+    find("follow-word").textContent = over ? "To the end (F)" : `Not following${news}. Follow again (F)`;
   };
   const view = new View(root, lines, {
     onFollow(on) {

@@ -1,6 +1,7 @@
 // One line as an element. Everything is text; nothing of a log is ever markup.
 import { parts } from "../times.js";
 import { segments } from "./ansi.js";
+import { breakRows, breaksOf } from "./wrap.js";
 
 function element(tag, className, text) {
   const made = document.createElement(tag);
@@ -30,7 +31,7 @@ function hitsIn(plain, needle) {
   return hits;
 }
 
-function textOf(line, needle) {
+function textOf(line, needle, columns) {
   const holder = element("span", "ln-text");
   const hits = hitsIn(line.plain, needle);
   let from = 0;
@@ -40,10 +41,12 @@ function textOf(line, needle) {
     holder.append(piece);
     from += text.length;
   }
+  if (columns && line.plain.length > columns) breakRows(holder, breaksOf(line.plain, columns));
   return holder;
 }
 
-export function rowOf(line, { needle }) {
+// columns: letters in a row; 0 for a line that is not wrapped
+export function rowOf(line, { needle, columns }) {
   const row = element("div", `ln ln-${line.source === "panel" ? "panel" : "server"}`);
   row.id = `L${line.number}`;
   const link = element("a", "ln-no", String(line.number));
@@ -52,6 +55,6 @@ export function rowOf(line, { needle }) {
   const at = parts(new Date(line.at));
   const time = element("span", "ln-time", at.clock);
   time.title = `${at.day} ${at.clock} ${at.zone}`;
-  row.append(link, element("span", "ln-source", line.source === "panel" ? "relaunch" : "server"), time, textOf(line, needle));
+  row.append(link, element("span", "ln-source", line.source === "panel" ? "relaunch" : "server"), time, textOf(line, needle, columns));
   return row;
 }

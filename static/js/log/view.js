@@ -106,7 +106,7 @@ export class View {
   rowOf(line) {
     let row = this.drawn.get(line.id);
     if (row?.shown !== line.shown) {
-      row = rowOf(line, { needle: this.needle });
+      row = rowOf(line, { needle: this.needle, columns: this.heights.columns });
       row.shown = line.shown;
     }
     row.classList.toggle("ln-current", line.id === this.current);
@@ -116,9 +116,11 @@ export class View {
 
   scrolled() {
     const { scrollTop, scrollHeight, clientHeight } = this.box;
-    // Where it was put by a link or a search (the place is the same then) nobody has asked to follow.
-    if (scrollTop > this.lastTop && scrollHeight - scrollTop - clientHeight < AT_END && this.isEnd()) this.follow(true);
-    else if (scrollTop < this.lastTop - 1) this.follow(false);
+    const atEnd = scrollHeight - scrollTop - clientHeight < AT_END;
+    // Where it was put by a link or a search (the place is the same then) nobody has asked to follow. And who makes the
+    // window larger has not scrolled up, though less is above the end then.
+    if (scrollTop > this.lastTop && atEnd && this.isEnd()) this.follow(true);
+    else if (scrollTop < this.lastTop - 1 && !atEnd) this.follow(false);
     this.lastTop = scrollTop;
     this.ask();
   }
