@@ -15,7 +15,7 @@ from controlpanel.models import AuditEntry
 from controlpanel.views.asking import asking
 from hosts import services
 from hosts.forms import BaselineForm, HostForm, TrustForm
-from hosts.models import Gpu, Host, HostKey
+from hosts.models import Gpu, Host, HostKey, HostTest
 
 PARTS = {"keys", "test", "cards", "header"}
 KEY_FILES = {"ssh-ed25519": "ed25519", "ssh-rsa": "rsa"}
@@ -186,19 +186,28 @@ def _context(host: Host) -> dict[str, Any]:
         key.file = f"/etc/ssh/ssh_host_{KEY_FILES.get(key.key_type, 'ecdsa')}_key.pub"  # type: ignore[attr-defined]
     for key in pinned:
         key.trusted_by = _trusted_by(key)  # type: ignore[attr-defined]
+    last_test, gpus = host.tests.first(), host.gpus.filter(present=True)
     return {
         "host": host,
+        "is_set_up": bool(gpus) and not offered and _was_tested(host, last_test),
         "pinned": pinned,
         "offered": offered,
         "key_changed": bool(pinned and offered),
         "public_key": services.panel_public_key() if host.key_source == Host.KeySource.PANEL else "",
-        "last_test": host.tests.first(),
-        "gpus": host.gpus.filter(present=True),
+        "last_test": last_test,
+        "gpus": gpus,
         "gone": host.gpus.filter(present=False),
         "placements": host.placements.select_related("deployment"),
         "in_use": host.placements.exclude(deployment__state="released").exists(),
         "trust_form": TrustForm(),
     }
+
+
+def _was_tested(host: Host, last_test: HostTest | None) -> bool:
+    """It answers, and its last test found nothing to be done: its steps are past, and what it does comes first."""
+    if host.reach != Host.Reach.REACHABLE or last_test is None or last_test.finished_at is None:
+        return False
+    return all(finding["status"] in ("ok", "info") for finding in last_test.findings)
 
 
 def _trusted_by(key: HostKey) -> str:

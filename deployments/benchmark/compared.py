@@ -29,6 +29,8 @@ class Row:
 
     title: str
     cells: tuple[Cell, ...]
+    asked: int
+    """Requests that were sent."""
     failed: int
     error: str
     beside: int | None
@@ -107,7 +109,8 @@ def side_by_side(now: Sequence[Level], then: Sequence[Level] = ()) -> list[Row]:
     for level in now:
         cells = tuple(metric.cell(level, others.get(level.at_once)) for metric in told)
         beside = level.beside if level.disturbed else None
-        rows.append(Row(str(level.at_once), cells, level.failed, level.error, beside))
+        asked = level.answered + level.failed
+        rows.append(Row(str(level.at_once), cells, asked, level.failed, level.error, beside))
     return rows
 
 

@@ -16,7 +16,9 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 from controlpanel.access import Action, requires
 from controlpanel.views.asking import asking
 from deployments import services
+from deployments.address import Address, address_of
 from deployments.compared import drift
+from deployments.engines.registry import ENGINES
 from deployments.forms import DeploymentForm
 from deployments.models import Deployment, Launch, Revision
 from deployments.views import board
@@ -162,6 +164,7 @@ def _context(pk: int) -> dict[str, Any]:
     return {
         "deployment": row.deployment,
         "row": row,
+        "address": _address(row),
         "missing_cards": len(row.placement.gpu_uuids) - len(row.gpus) if row.placement else 0,
         "partners": found.shares_with.all(),
         "secrets": found.secrets.filter(retired_at=None),
@@ -176,6 +179,22 @@ def _context(pk: int) -> dict[str, Any]:
         "launches": found.launches.select_related("revision__profile", "job")[:SHOWN],
         "jobs": found.jobs.select_related("revision__profile").prefetch_related("steps", "gates")[:SHOWN],
     }
+
+
+def _address(row: board.Row) -> Address | None:
+    """Of what serves, else of what a start would launch."""
+    if row.placement is None:
+        return None
+    deployment, host = row.deployment, row.placement.host
+    revision = row.running or deployment.revision
+    return address_of(
+        ENGINES[deployment.profile.engine],
+        row.found.get("argv") or revision.argv,
+        machine=host.address if host.transport == Host.TransportKind.SSH else "",
+        host=str(host),
+        port=deployment.port,
+        in_image=bool(revision.container),
+    )
 
 
 @require_POST

@@ -152,6 +152,13 @@ def test_what_failed_and_who_was_served_meanwhile_is_said(client_of: ClientOf, v
     assert "status 503 &lt;busy&gt;" in text and "900 tokens were made for others meanwhile" in text
 
 
+def test_what_the_figures_are_of_is_said(client_of: ClientOf, viewer: User, launch: Launch) -> None:
+    make_benchmark(launch)
+    text = page(client_of(viewer), launch.deployment)
+    assert "the median of its requests, with the least and the most in brackets" in text
+    assert "Each request is one short sentence" in text and 'data-label="Requests"' in text
+
+
 def test_without_a_benchmark_nothing_is_said_of_it(client_of: ClientOf, viewer: User, launch: Launch) -> None:
     text = page(client_of(viewer), launch.deployment)
     assert "data-trend" not in text and "How fast" not in text

@@ -98,6 +98,7 @@ def test_a_reading_that_gave_nothing_says_why(client_of: ClientOf, administrator
     path = f"/profiles/{make_profile().pk}/revise/"
     page = client_of(administrator).get(path).content.decode()
     assert "is not installed" not in page, "that is another program than the one of this profile"
+    assert f'method="post" action="{path}"' in page, "or the address would keep #flags, and the next page too"
     FlagCatalogue.objects.update(key=program(" ".join(ARGV)).digest)
     page = client_of(administrator).get(path).content.decode()
     assert "SGLang is not installed for /srv/venv/bin/python3." in page

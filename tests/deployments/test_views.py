@@ -391,7 +391,9 @@ def test_a_decision_is_shown_as_its_button_said_it(client_of: ClientOf, approver
     gate.save()
     client = client_of(approver)
     assert _answer(client, gate, choice="again") == 302
-    assert "The cards are not free</strong>: Look again<" in client.get(f"/jobs/{gate.job_id}/").content.decode()
+    assert (
+        "The cards are not free</span><div><strong>Look again<" in client.get(f"/jobs/{gate.job_id}/").content.decode()
+    )
     Gate.objects.update(answer="ended", answered_by_name="")
     page = client.get(f"/jobs/{gate.job_id}/").content.decode()
     assert "The cards are not free</strong>: not answered: the job ended<" in page

@@ -227,3 +227,31 @@ def test_a_used_host_is_not_removed_and_the_page_says_by_whom(client_of: ClientO
 def test_what_changes_something_is_never_done_by_a_get(client_of: ClientOf, administrator: User, verb: str) -> None:
     host = make_host()
     assert client_of(administrator).get(f"/hosts/{host.pk}/{verb}").status_code == 405
+
+
+def order(client: Client, host: Host) -> list[str]:
+    """What stands on a host's page, from top to bottom."""
+    page = client.get(f"/hosts/{host.pk}/").content.decode()
+    return sorted((place for place in ('id="keys"', 'id="test"', 'id="cards"', 'id="servers"')), key=page.index)
+
+
+OK = {"label": "Connection", "status": "ok", "detail": "", "hint": ""}
+
+
+def test_what_a_host_does_comes_before_steps_that_are_done(client_of: ClientOf, viewer: User) -> None:
+    host = make_host()
+    make_gpu(host)
+    make_key(host, pinned_at=timezone.now())
+    make_host_test(host, findings=[OK])
+    assert order(client_of(viewer), host) == ['id="cards"', 'id="servers"', 'id="keys"', 'id="test"']
+
+
+@pytest.mark.parametrize("missing", ["test", "trust", "reach", "cards", "finding"])
+def test_steps_that_are_to_be_done_come_first(client_of: ClientOf, viewer: User, missing: str) -> None:
+    host = make_host(reach="unreachable" if missing == "reach" else "reachable")
+    make_key(host, pinned_at=None if missing == "trust" else timezone.now())
+    if missing != "cards":
+        make_gpu(host)
+    if missing != "test":
+        make_host_test(host, findings=[OK | {"status": "not ok" if missing == "finding" else "ok"}])
+    assert order(client_of(viewer), host) == ['id="keys"', 'id="test"', 'id="cards"', 'id="servers"']
