@@ -396,7 +396,7 @@ def test_a_decision_is_shown_as_its_button_said_it(client_of: ClientOf, approver
     )
     Gate.objects.update(answer="ended", answered_by_name="")
     page = client.get(f"/jobs/{gate.job_id}/").content.decode()
-    assert "The cards are not free</strong>: not answered: the job ended<" in page
+    assert "The cards are not free</span><div><strong>not answered: the job ended<" in page
 
 
 def test_a_process_without_a_card_has_no_memory_there_rather_than_an_unknown_one(
