@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -64,6 +65,12 @@ def moment(value: str | None) -> datetime | None:
     except ValueError:
         return None
     return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+@register.filter
+def told(detail: Mapping[str, object]) -> list[tuple[str, str]]:
+    """The details of an audit entry as names and values."""
+    return words.told(detail)
 
 
 def age_seconds(value: datetime | None) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 
@@ -71,6 +73,9 @@ LOOKS: dict[str, dict[str, Look]] = {
     },
 }
 
+HASH = re.compile(r"[0-9a-f]{64}")
+"""Nobody compares all of it by eye; a file that is exported has it whole."""
+NOTHING: tuple[object, ...] = (None, "", [], {})
 _NO_LOOK = Look("Unknown", "help-circle", WARN)
 
 
@@ -84,6 +89,22 @@ def size(mib: int | None) -> str:
     if mib is None:
         return "unknown"
     return f"{mib} MiB" if mib < 1024 else f"{mib / 1024:,.1f} GiB"
+
+
+def told(detail: Mapping[str, object]) -> list[tuple[str, str]]:
+    """What an audit entry tells beside its action, as names and values a person reads; what is empty is left out."""
+    return [(name.replace("_", " "), _value(value)) for name, value in detail.items() if value not in NOTHING]
+
+
+def _value(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_value(inner)}" for name, inner in told(value))
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_value, value))
+    text = str(value)
+    return f"{text[:12]}…" if HASH.fullmatch(text) else text
 
 
 def duration(seconds: float, *, parts: int = 2) -> str:
