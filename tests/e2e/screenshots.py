@@ -94,7 +94,7 @@ def _benchmark(page: Page) -> None:
 
 
 def _fit_and_clone(page: Page) -> None:
-    page.goto("/profiles/1/?context=64K&kv=fp8#whatif")
+    page.goto("/profiles/1/?context=64K&kv=fp8")
     _take(page, "profile", themes=("light",))
     page.goto("/deployments/1/clone/")
     page.get_by_label("Host", exact=True).select_option(label="pve")
@@ -142,6 +142,7 @@ def _lists(context: BrowserContext, page: Page, job: str) -> None:
 
 
 def _take(page: Page, name: str, *, themes: tuple[str, ...] = BOTH) -> None:
+    page.evaluate("scrollTo(0, 0)")  # or the bar on top would be drawn in the middle
     for scheme in themes:
         page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
         page.wait_for_timeout(150)  # the curve redraws itself in the other colours
