@@ -88,11 +88,12 @@ def _form(
     request: HttpRequest, deployment: Deployment, form: CloneForm, *, status: int = 200, **more: Any
 ) -> HttpResponse:
     hosts: QuerySet[Host] = form.fields["host"].queryset  # type: ignore[attr-defined]
+    place = deployment.place
     context = {
         "deployment": deployment,
         "form": form,
         **card_choices(form.all_gpus, hosts),
-        "uses": named([gpu.name for gpu in deployment.placement.gpus]),
+        "uses": named([gpu.name for gpu in place.gpus]) if place is not None else "",
         "ticked": form["gpus"].value() or [],
         "has_hosts": hosts.exists(),
         **more,
@@ -150,9 +151,9 @@ def _context(check: CloneCheck) -> dict[str, Any]:
 
 def _fits_there(check: CloneCheck) -> Tried | None:
     """By the model's files as the check has read them; None for an engine whose needs nobody knows."""
-    revision = check.deployment.revision
-    engine = ENGINES[revision.profile.engine]
-    if engine.key not in KV_FLAGS:
+    revision = check.revision
+    engine = ENGINES.get(revision.profile.engine) if revision is not None else None
+    if revision is None or engine is None or engine.key not in KV_FLAGS:
         return None
     place = Place("", check.name, check.host, check.gpu_uuids)
     return tried(engine, revision, place, version=version_there(check.rows, engine.label))

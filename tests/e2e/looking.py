@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import BrowserContext, Page, ViewportSize
+from playwright.sync_api import BrowserContext, Page, ViewportSize, expect
 
 from tests.support.panel import REPOSITORY
 
@@ -67,7 +67,8 @@ class Seeded:
 
     def _look_now(self) -> list[str]:
         if self.page.locator("[data-live]").count():
-            self.page.wait_for_function("document.documentElement.dataset.live === 'live'")
+            # Not by a function in the page: the content security policy refuses to evaluate one a second time.
+            expect(self.page.locator("html[data-live=live]")).to_be_attached()
         said = [f"the browser says: {text}" for text in self.complaints]
         self.complaints.clear()
         if wider := self.page.evaluate(WIDER):

@@ -44,6 +44,9 @@ def _pages(deployment: Any, host: Any, revision: Any) -> dict[str, str]:
         "secrets": f"{own}secrets/",
         "plan_restart": f"{own}restart/",
         "plan_stop": f"{own}stop/",
+        "benchmark_form": f"{own}benchmark/",
+        "clone": f"{own}clone/",
+        "clone_check": _clone_check(deployment),
         "profiles": "/profiles/",
         "profile_new": "/profiles/new/",
         "profile_import": "/profiles/import/",
@@ -60,6 +63,33 @@ def _pages(deployment: Any, host: Any, revision: Any) -> dict[str, str]:
         "audit": "/audit/",
         "audit_verified": "/audit/?verify=1",
     }
+
+
+def _clone_check(deployment: Any) -> str:
+    """A finished look at another host, with its model read."""
+    from django.utils import timezone
+
+    from deployments.fit import store
+    from deployments.models import CloneCheck
+    from tests import factories
+    from tests.deployments.fit.models import QWEN3_8B, files
+
+    other = factories.make_host(name="gpu-8", address="192.0.2.8")
+    cards = [factories.make_gpu(other, name="NVIDIA L40S") for _ in range(2)]
+    revision = deployment.revision
+    store.keep(other, "/models/qwen-27b", "", files(QWEN3_8B, 28e9))
+    row = {
+        "label": "Cards",
+        "here": "2 x RTX",
+        "there": "2 x L40S",
+        "status": "info",
+        "detail": "Another kind of card.",
+    }
+    check = CloneCheck.objects.create(
+        deployment=deployment, revision=revision, name="moved", host=other, gpu_uuids=[card.uuid for card in cards],
+        started_at=timezone.now(), finished_at=timezone.now(), rows=[row],
+    )  # fmt: skip
+    return check.get_absolute_url()
 
 
 def _jobs(deployment: Any, card: Any) -> dict[str, str]:
