@@ -433,7 +433,7 @@ def test_renamed_between_two_workers(panel: Panel, deleted: bool, ended: bool) -
     worker = panel.worker()
     if deleted and ended:
         panel.ends(worker)
-        assert panel.text == text("one") and "cannot be followed" in panel.said
+        assert panel.text == text("one") and "may be missing" in panel.said
     else:
         panel.reads(worker, "one", "two")
         panel.ends(worker)
