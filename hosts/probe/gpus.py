@@ -100,12 +100,6 @@ class GpuReading:
     fabric_status: str = ""
     """Success, or an error, once that is completed."""
 
-    @property
-    def unified(self) -> bool:
-        """Whether the card has no memory of its own, but the machine's."""
-        cells = (self.memory_total, self.memory_used)
-        return all(isinstance(cell, Unknown) and CELLS["N/A"] in cell.reason for cell in cells)
-
 
 @dataclass(frozen=True)
 class GpuList:

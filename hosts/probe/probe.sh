@@ -51,7 +51,6 @@ look_at_host() {
   printf 'boot_id %s\nhostname %s\nuptime %s\npid_namespace %s\n' "$boot" "$name" "$up" "$PID_NAMESPACE"
   printf 'sudo_uid %s\n' "$SUDO_UID" # whose login it is where sudo has made us root
   tell_lines Uid: </proc/self/status
-  tell_lines MemTotal: MemAvailable: </proc/meminfo
   done_with 0
 }
 
@@ -377,7 +376,7 @@ look_at_pids() {
   done
   begin pids
   # shellcheck disable=SC2086  # lists
-  grep -HE '^(Tgid|NSpid|Gid|Cpus_allowed_list):|^[0-9]+:|^Max (open files|locked memory) ' $facts /proc/self/limits 2>/dev/null
+  grep -HE '^(NSpid|Gid|Cpus_allowed_list):|^[0-9]+:|^Max (open files|locked memory) ' $facts /proc/self/limits 2>/dev/null
   done_with 0
   begin commands
   # shellcheck disable=SC2086

@@ -35,8 +35,6 @@ class HostIdentity:
     uptime_seconds: float
     pid_namespace: str
     uid: int
-    memory_total_mib: int | Unknown
-    memory_available_mib: int | Unknown
     login_uid: int = 0
     """As whom the panel logs in, which is another than ``uid`` where sudo has made the probe root."""
 
@@ -85,7 +83,6 @@ class ProcessDetail:
     pid: int
     argv: tuple[str, ...]
     pids: tuple[int, ...]
-    thread_group: int
     cgroup: str
     gid: int | None = None
     processors: str = ""
@@ -122,7 +119,6 @@ class ProcessTable:
 def parse_host(section: Section) -> HostIdentity | Unknown:
     """Who answered. Unknown without a boot id, a pid namespace and an uptime, for identities hang on them."""
     words = dict(line.split(" ", 1) for line in section.text.splitlines() if " " in line)
-    kib = dict(re.findall(r"^(Mem\w+):\s+(\d{1,15}) kB", section.text, re.ASCII | re.M))
     uid = re.search(r"^Uid:\s+\d+\s+(\d{1,10})", section.text, re.ASCII | re.M)
     namespace = words.get("pid_namespace", "")
     up = re.fullmatch(r"\d{1,12}(?:\.\d{1,6})?", words.get("uptime", ""), re.ASCII)
@@ -134,18 +130,12 @@ def parse_host(section: Section) -> HostIdentity | Unknown:
         uptime_seconds=float(up.group()),
         pid_namespace=namespace,
         uid=int(uid.group(1)),
-        memory_total_mib=_kib_as_mib(kib.get("MemTotal")),
-        memory_available_mib=_kib_as_mib(kib.get("MemAvailable")),
         login_uid=_login_uid(int(uid.group(1)), words.get("sudo_uid", "")),
     )
 
 
 def _login_uid(uid: int, sudo_uid: str) -> int:
     return int(sudo_uid) if uid == 0 and re.fullmatch(r"\d{1,10}", sudo_uid, re.ASCII) else uid
-
-
-def _kib_as_mib(text: str | None) -> int | Unknown:
-    return int(text) // 1024 if text else Unknown("The host does not say how much memory it has.")
 
 
 def parse_stat(text: str) -> Process | None:
@@ -250,7 +240,6 @@ def _without_padding(argv: list[str]) -> list[str]:
 
 
 def _detail(pid: int, text: str, argv: tuple[str, ...]) -> ProcessDetail:
-    thread_group = re.search(r"^Tgid:\s+(\d+)$", text, re.M | re.ASCII)
     chain = re.search(r"^NSpid:\s+([\d\s]+?)$", text, re.M | re.ASCII)
     group = re.search(r"^Gid:\s+\d+\s+(\d{1,10})", text, re.M | re.ASCII)
     processors = re.search(r"^Cpus_allowed_list:\s+([\d,-]{1,1000})$", text, re.M | re.ASCII)
@@ -260,7 +249,6 @@ def _detail(pid: int, text: str, argv: tuple[str, ...]) -> ProcessDetail:
         pid=pid,
         argv=argv,
         pids=tuple(map(int, chain.group(1).split())) if chain else (pid,),
-        thread_group=int(thread_group.group(1)) if thread_group else pid,
         cgroup=cgroup.group(1) if cgroup else "",
         gid=int(group.group(1)) if group else None,
         processors=processors.group(1) if processors else "",

@@ -143,8 +143,7 @@ class Machine:
         uid = 0 if self.by_sudo else self.login
         return (
             f"boot_id {self.boot}\nhostname gpu-machine\nuptime 5000.00\npid_namespace pid:[4026531836]\n"
-            f"sudo_uid {self.login if self.by_sudo else ''}\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\nMemTotal: 65536000 kB\n"
-            "/proc/meminfo:MemAvailable: 65536000 kB\n"
+            f"sudo_uid {self.login if self.by_sudo else ''}\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\n"
         )
 
     def _all_procs(self) -> list[Proc]:
@@ -228,7 +227,7 @@ class Machine:
         for pid, proc in {1: Proc(1, 1, "init"), **self.procs}.items():
             chain = "\t".join(map(str, proc.pids or (pid,)))
             status, cgroup = f"/proc/{pid}/status", f"/proc/{pid}/cgroup"
-            facts += f"{status}:Tgid:\t{pid}\n{status}:NSpid:\t{chain}\n{cgroup}:0::{self.cgroups.get(pid, '/')}\n"
+            facts += f"{status}:NSpid:\t{chain}\n{cgroup}:0::{self.cgroups.get(pid, '/')}\n"
             commands += "".join(f"/proc/{pid}/cmdline:{word}\0" for word in proc.command.split())
         return {"pids": facts, "commands": commands}
 

@@ -26,7 +26,7 @@ def test_an_idle_card() -> None:
     assert (gpu.index, gpu.uuid, gpu.name, gpu.bus_id) == (0, FIRST, "NVIDIA H200", "00000000:83:00.0")
     assert (gpu.memory_total, gpu.memory_used, gpu.memory_reserved) == (143771, 0, 614)
     assert (gpu.utilization_percent, gpu.temperature_c, gpu.power_watts) == (0, 28, 77.71)
-    assert (gpu.driver_version, gpu.mig, gpu.unified) == ("590.48.01", False, False)
+    assert (gpu.driver_version, gpu.mig) == ("590.48.01", False)
 
 
 def test_cards_are_found_by_uuid() -> None:
@@ -53,8 +53,8 @@ def test_mig_has_memory_and_no_utilization() -> None:
 
 def test_unified_memory_is_unknown_and_not_zero() -> None:
     gpu = card("gb10")
-    assert gpu.unified
-    assert isinstance(gpu.memory_used, Unknown)
+    for cell in gpu.memory_total, gpu.memory_used:
+        assert isinstance(cell, Unknown) and "does not report it" in cell.reason
     assert gpu.power_watts == 11.17
 
 

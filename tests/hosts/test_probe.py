@@ -139,7 +139,7 @@ def test_cells_without_a_number_are_unknown(gpu_directory: Path) -> None:
     state.set_fault(gpu_directory, "cell * memory.* [N/A]")
     facts = look(LabMachine(gpu_directory, kind="smi"))
     assert isinstance(facts.gpus, GpuList)
-    assert facts.gpus.gpus[0].unified
+    assert isinstance(facts.gpus.gpus[0].memory_total, Unknown) and isinstance(facts.gpus.gpus[0].memory_used, Unknown)
 
 
 def test_an_old_driver_gives_what_it_knows(gpu_directory: Path) -> None:

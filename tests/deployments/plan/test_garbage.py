@@ -31,7 +31,7 @@ FREE = {
     "markers": (b"", 1),
     "paths": b"0 yes\n",
     "disk.0": b"Filesystem 1024-blocks Used Available Capacity Mounted on\n/dev/sda1 1000 1 999 1% /\n",
-    "pids": b"/proc/600/status:Tgid:\t600\n",
+    "pids": b"/proc/600/status:NSpid:\t600\n",
     "commands": b"/proc/600/cmdline:python3\0",
 }
 OUTPUT = frame_bytes(TOKEN, FREE)
