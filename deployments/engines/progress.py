@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from deployments.engines.stage import Stage
 
@@ -44,6 +45,25 @@ class Progress:
         # Another rank begins with a stage of which the first has long counted some.
         same = [each for each in (self.reached, *named) if each is not None and each.words == named[-1].words]
         self.reached = next((each for each in reversed(same) if each.total is not None), named[-1])
+
+
+@dataclass
+class Phases:
+    """How long a start was at each stage, by the clock of whoever reads its log as it grows."""
+
+    begun: dict[str, float] = field(default_factory=dict)
+    """When each stage was first named, in seconds."""
+
+    def saw(self, reached: Reached | None, *, at: float) -> None:
+        """Where the start is ``at`` this second."""
+        if reached is not None:
+            self.begun.setdefault(reached.words, at)
+
+    def lengths(self, *, end: float) -> list[tuple[str, float]]:
+        """The stages in their order with the seconds of each, without those that passed at once."""
+        edges = [*self.begun.items(), ("", end)]
+        took = [(words, round(until - since, 1)) for (words, since), (_, until) in pairwise(edges)]
+        return [(words, seconds) for words, seconds in took if seconds > 0]
 
 
 def _at(found: tuple[int, Stage]) -> int:

@@ -28,10 +28,12 @@ def check(ctx: StepContext) -> None:
     try:
         with ctx.link() as transport:
             start.follow(transport, until=until)
+            timings = start.timings()
             text = _answer(start, transport)
             is_locked(ctx, row, transport)
             idle, used = cards_in_use(ctx, row, transport)
             found = {
+                "timings": timings,
                 "memory_used": used,
                 "effective": told_configuration(ctx, row, transport),
                 "model": model_of(ctx, transport),

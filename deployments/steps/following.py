@@ -8,11 +8,12 @@ import time
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 from django.utils import timezone
 
 from deployments.decisions.readiness import Listener, Readiness
-from deployments.engines.progress import Progress
+from deployments.engines.progress import Phases, Progress
 from deployments.joblog import LogReplaced, ServerLog, pieces_of
 from deployments.lifecycle import CheckStatus
 from deployments.models import Launch
@@ -47,6 +48,8 @@ class Start:
     log: ServerLog
     readiness: Readiness
     progress: Progress
+    phases: Phases | None = field(default_factory=Phases)
+    """None: it was not followed from its beginning, so how long it was where is not known."""
     _shown_at: float = field(default_factory=time.monotonic)
 
     @classmethod
@@ -56,8 +59,11 @@ class Start:
         patterns = [re.compile(re.escape(own))] if own else list(ctx.engine.ready)
         log = ctx.log.server(row, step=ctx.step.name)
         start = cls(ctx, row, log, Readiness(patterns), Progress(ctx.engine.stages))
+        if "until" in ctx.step.data:  # somebody has followed it before
+            start.phases = None
         for _, text in stored(ctx, row):
             start.read(text)
+            start.phases = None
         return start
 
     def read(self, text: str) -> None:
@@ -86,6 +92,8 @@ class Start:
 
     def _take(self, said: Said) -> None:
         self.read(self.log.take(said))
+        if self.phases is not None:
+            self.phases.saw(self.progress.reached, at=time.monotonic())
         match said.word:
             case "listen":
                 before = self.readiness.listener
@@ -100,6 +108,11 @@ class Start:
                 self.read(self.log.flush())
                 raise ServerEnded(int(said.rest[0]) if said.rest[0].lstrip("-").isdigit() else None)
         self._show_progress()
+
+    def timings(self) -> dict[str, Any]:
+        """How long it was at each stage, up to now; empty where that is not known. For a JSON field."""
+        found = self.phases.lengths(end=time.monotonic()) if self.phases is not None else []
+        return {"phases": found} if found else {}
 
     def _show_progress(self) -> None:
         reached = self.progress.reached

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,8 +18,9 @@ from django.utils import timezone
 from deployments.lifecycle import CheckStatus, JobKind, JobState, LaunchState, StepState
 from deployments.models import Check, Job, Launch
 from deployments.steps import following
+from hosts.transport.base import LinkLost
 from tests.deployments.machine import Proc
-from tests.deployments.support import OOM, READY, Story
+from tests.deployments.support import OOM, READY, Story, raising
 from tests.factories import make_launch, make_revision
 
 pytestmark = [pytest.mark.django_db, pytest.mark.jobs]
@@ -255,3 +258,33 @@ def test_without_a_word_of_the_log_the_page_says_only_for_how_long(
     Job.objects.update(state=JobState.RUNNING)
     page = client_of(operator).get(f"/jobs/{idle.job.pk}/").content.decode()
     assert "How long it usually takes is not known yet" in page and "start-bar" not in page
+
+
+# --- How long it was where
+
+
+@pytest.fixture
+def _seconds_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One with each look at the clock."""
+    clock = itertools.count()
+    monkeypatch.setattr(following, "time", SimpleNamespace(monotonic=lambda: float(next(clock))))
+
+
+@pytest.mark.usefixtures("_seconds_pass")
+def test_the_time_of_each_stage_is_kept_and_shown(idle: Story, client_of: ClientOf, viewer: User) -> None:
+    starts(idle)
+    assert idle.work().state == JobState.SUCCEEDED, idle.job.summary
+    phases = Launch.objects.get().timings["phases"]
+    assert phases and all(seconds > 0 for _, seconds in phases)
+    page = client_of(viewer).get(f"/jobs/{idle.job.pk}/").content.decode()
+    assert f"{phases[0][0]} {int(phases[0][1])}" in page
+
+
+@pytest.mark.usefixtures("_seconds_pass")
+def test_of_a_start_that_was_lost_from_sight_it_is_not_known(idle: Story) -> None:
+    starts(idle)
+    idle.host.after["follow"] = raising(LinkLost("The connection broke."))
+    while idle.work().state not in (JobState.SUCCEEDED, JobState.FAILED):
+        Job.objects.update(ring_at=timezone.now())
+    assert idle.job.state == JobState.SUCCEEDED, idle.job.summary
+    assert Launch.objects.get().timings == {}

@@ -103,7 +103,11 @@ def _jobs(deployment: Any, card: Any) -> dict[str, str]:
         factories.make_check(step)
         factories.make_effect(step)
     factories.make_launch(
-        deployment, job=done, memory_before={card.uuid: 4}, timings={"weights": 41.5}, completion="Hi"
+        deployment,
+        job=done,
+        memory_before={card.uuid: 4},
+        timings={"phases": [["loading the weights", 41.5]]},
+        completion="Hi",
     )
     factories.make_readings(done, card, 31000, 4, 4, 12000, 30500)
     factories.make_log(done, *_log())

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deployments.engines.progress import Progress, Reached
+from deployments.engines.progress import Phases, Progress, Reached
 from deployments.engines.registry import ENGINES
 from tests.deployments.engines.logs import llama_start, sglang_start, vllm_line, vllm_start
 
@@ -113,3 +113,12 @@ def test_it_is_the_same_however_the_log_is_cut(at: int) -> None:
     progress.read(LOG[:at])
     progress.read(LOG[at:])
     assert progress.reached == reached("sglang", LOG.rstrip("\n"))
+
+
+def test_how_long_a_start_was_at_each_stage() -> None:
+    phases = Phases()
+    phases.saw(None, at=5.0)
+    for at, words in enumerate(["connecting", "loading", "loading", "opening its port", "loading", "ready"]):
+        phases.saw(Reached(words), at=10.0 * at)
+    assert phases.lengths(end=50.0) == [("connecting", 10.0), ("loading", 20.0), ("opening its port", 20.0)]
+    assert Phases().lengths(end=9.0) == []
