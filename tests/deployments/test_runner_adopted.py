@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from django.utils import timezone
 
-from deployments.lifecycle import JobState
+from deployments.lifecycle import JobKind, JobState
 from deployments.models import Launch, Revision
 from tests.deployments.machine import CARDS
 from tests.deployments.support import Story
@@ -31,3 +31,9 @@ def test_who_sees_all_cards_is_restarted_where_it_used_its_own_alone(
     Launch.objects.update(revision=revision, adopted_at=at, memory_used=dict.fromkeys(used, 40_000))
     serving.request()
     assert serving.work().state == state, serving.job.summary
+
+
+def test_a_stop_launches_no_revision(serving: Story) -> None:
+    Launch.objects.update(adopted_at=timezone.now())
+    serving.request(JobKind.STOP)
+    assert serving.work().state == JobState.WAITING, serving.job.summary
