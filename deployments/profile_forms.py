@@ -8,9 +8,10 @@ from typing import Any
 from django import forms
 
 from controlpanel.forms import readable
-from deployments.forms import PLAIN, free_name
+from deployments.forms import PLAIN
 from deployments.models import Profile
 from deployments.profilefile import LARGEST, ProfileFile, read_file
+from deployments.revision_forms import free_name
 
 
 class CloneForm(forms.Form):

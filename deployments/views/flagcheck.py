@@ -18,8 +18,8 @@ from deployments.catalogue.finding import Finding
 from deployments.catalogue.model import Flag
 from deployments.catalogue.program import NoProgram, program_of
 from deployments.catalogue.validate import check
-from deployments.forms import RevisionForm
 from deployments.models import Deployment, FlagCatalogue, Profile
+from deployments.revision_forms import RevisionForm
 from hosts.models import Host
 
 CHECK, READ = "check", "read"

@@ -12,7 +12,7 @@ from django.views.decorators.http import require_http_methods
 from controlpanel.access import Action, requires
 from controlpanel.views.asking import asking
 from deployments import services
-from deployments.forms import JobForm
+from deployments.job_forms import JobForm
 from deployments.lifecycle import JobKind
 from deployments.models import Deployment, Revision
 from deployments.views import board

@@ -16,8 +16,8 @@ from deployments import services
 from deployments.commandline import write
 from deployments.engines.registry import ENGINES
 from deployments.flags import around, flags_of, side_by_side
-from deployments.forms import ProfileForm, RevisionForm
 from deployments.models import Deployment, Launch, Profile, Revision
+from deployments.revision_forms import ProfileForm, RevisionForm
 from deployments.views.flagcheck import context as check_context
 from deployments.views.flagcheck import only_of_the_command, usual_host, wants_check
 from deployments.views.revisions import is_number, revision_numbered
