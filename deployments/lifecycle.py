@@ -78,6 +78,11 @@ class JobKind(StrEnum):
     START = "start"
     STOP = "stop"
     BENCHMARK = "benchmark"
+    PUT_BACK = "put back"
+
+
+LEAVE_THE_SERVER = (JobKind.BENCHMARK, JobKind.PUT_BACK)
+"""They neither stop nor start it."""
 
 
 class EffectKind(StrEnum):
@@ -93,6 +98,8 @@ class EffectKind(StrEnum):
     LAUNCH = "launch"
     LOOK_FOR_LAUNCH = "look for launch"
     GIVE_UP_LAUNCH = "give up launch"
+    TAKE_OUT = "take out of the router"
+    PUT_BACK = "put back into the router"
 
 
 ENDS_SERVER = (EffectKind.SIGNAL_TERM, EffectKind.SIGNAL_KILL, EffectKind.NODE_KILL, EffectKind.MANAGER_STOP)

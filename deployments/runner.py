@@ -12,6 +12,7 @@ import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from django.db import InterfaceError, OperationalError, close_old_connections, transaction
 from django.db.models import F
@@ -28,6 +29,7 @@ from deployments.lifecycle import (
     ASK_AGAIN,
     ENDED,
     ENDS_SERVER,
+    LEAVE_THE_SERVER,
     LIVE_LAUNCH,
     JobKind,
     JobState,
@@ -306,12 +308,13 @@ def _end(
 ) -> None:
     """Give the card locks back, then end the job, its steps and its claims in one transaction."""
     assert state in ENDED
-    if job.touched:
+    if job.touched and job.kind not in LEAVE_THE_SERVER:
         _release_cards(claim, job, log)
     # A round that started the old server again does not make the job a success.
     if state == JobState.SUCCEEDED and job.steps.filter(way_back=True).exists():
         state = JobState.FAILED
-    summary = log.hide(summary)
+    outside, mark = _out_of_router(job, state) if job.touched else ("", {})
+    summary = log.hide(f"{summary}{outside}")
     log.say_soon(summary, step="")
     with log.transaction():
         left = Job.leave(
@@ -322,8 +325,23 @@ def _end(
         if failed is not None:
             failed.store(log)
         Gate.close_all(job.pk)
+        if mark and job.deployment is not None:
+            Deployment.objects.filter(pk=job.deployment.pk).update(out_of_router=mark)
         Job.let_go(job.pk)
         audit.record(f"job {state}", actor=None, target=job, detail={"summary": summary})
+
+
+def _out_of_router(job: Job, state: JobState) -> tuple[str, dict[str, Any]]:
+    """That users do not reach it through its router, in a sentence, and how that is kept from now on."""
+    if job.deployment is None:
+        return "", {}
+    row = Deployment.objects.get(pk=job.deployment.pk)  # as it is now
+    if not row.out_of_router or job.kind == JobKind.BENCHMARK:
+        return "", {}
+    if job.kind == JobKind.STOP and state == JobState.SUCCEEDED:
+        return " It stays out of its router until its next start.", {**row.out_of_router, "meant": True}
+    word = "is still" if row.out_of_router["sure"] else "may still be"
+    return f" {row} {word} out of its router.", {**row.out_of_router, "meant": False}
 
 
 def _release_cards(claim: Claim, job: Job, log: JobLog) -> None:
@@ -347,6 +365,8 @@ def _release_cards(claim: Claim, job: Job, log: JobLog) -> None:
 def _how_it_went(job: Job) -> str:
     if job.kind == JobKind.BENCHMARK:
         return f"{in_words(Benchmark.objects.get(job=job).figures)}."
+    if job.kind == JobKind.PUT_BACK:
+        return f"{job.deployment_name} is in its router."
     launch = Launch.objects.filter(job=job).order_by("-intended_at").first()
     if job.steps.filter(way_back=True, name="launch").exists():
         return f"The new revision failed; {job.previous_revision} serves again."

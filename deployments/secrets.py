@@ -8,7 +8,7 @@ from controlpanel.masking import as_written
 from controlpanel.sealing import CannotUnseal
 from deployments.lifecycle import ACTIVE, LIVE_LAUNCH
 from deployments.models import Deployment, Launch, Secret
-from deployments.plan.passing import API_KEY
+from deployments.plan.passing import API_KEY, ROUTER_KEY
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,20 @@ class Passed:
 
 def versions(deployment: Deployment) -> dict[str, int]:
     """The secrets in use, as name -> number of the row: what a launch keeps of them."""
-    return dict(deployment.secrets.filter(retired_at=None).values_list("name", "pk"))
+    return dict(deployment.secrets.filter(retired_at=None).exclude(name=ROUTER_KEY).values_list("name", "pk"))
+
+
+def has_router_key(deployment: Deployment) -> bool:
+    """One is set."""
+    return deployment.secrets.filter(retired_at=None, name=ROUTER_KEY).exists()
+
+
+def router_key(deployment: Deployment) -> str:
+    """The key that its router asks for. Raises CannotUnseal, also when it is not set."""
+    row = deployment.secrets.filter(retired_at=None, name=ROUTER_KEY).first()
+    if row is None:
+        raise CannotUnseal(f"{deployment} has no secret “{ROUTER_KEY}”.", hint="Set it under Secrets on its page.")
+    return row.open()
 
 
 def passed_to(launch: Launch) -> list[Passed]:

@@ -16,6 +16,7 @@ from deployments.views import (
     releasing,
     secrets,
     servers,
+    traffic,
     whatif,
 )
 
@@ -55,6 +56,7 @@ urlpatterns = [
     path("deployments/<int:pk>/start/", jobplan.ask, {"kind": JobKind.START}, name="plan_start"),
     path("deployments/<int:pk>/stop/", jobplan.ask, {"kind": JobKind.STOP}, name="plan_stop"),
     path("deployments/<int:pk>/benchmark/", benchmark.ask, name="plan_benchmark"),
+    path("deployments/<int:pk>/router/", traffic.put_back, name="put_back"),
     path("deployments/<int:pk>/unproven/", deployments.unproven, name="unproven"),
     path("launches/<uuid:pk>/proven/", deployments.proven, name="proven"),
     path("jobs/", history.jobs, name="jobs"),

@@ -104,6 +104,14 @@ class Deployment(models.Model):
         editable=False,
         help_text="Of a release: by whom and when, what was taken from the host, what stays there and why.",
     )
+    hooks = models.JSONField(
+        default=dict, editable=False, help_text="How its router is told: moment -> hook (traffic/hook.py)."
+    )
+    out_of_router = models.JSONField(
+        default=dict,
+        editable=False,
+        help_text="Since when and by which job it is out of its router; is that sure, is it meant to stay so?",
+    )
     fence = models.PositiveBigIntegerField(
         default=0, help_text="Rises with each claim of a job; the host refuses a lower one."
     )

@@ -30,6 +30,7 @@ from deployments.plan.sharing import Rules
 from deployments.plan.start import LINGER
 from deployments.plan.ways import NAMED, Way
 from deployments.remote import run as remote
+from deployments.traffic.hook import Moment, hook_of
 from hosts.probe.facts import HostFacts
 from hosts.probe.frames import Unknown
 from hosts.probe.probe import SERVING, USABLE, probe
@@ -87,6 +88,8 @@ def plan_for(ctx: StepContext, *, adopt: bool = True) -> Plan:
             to_fit=to_fit(ctx, ctx.job.revision, version=version, flags=flags),
             started_by=Way.of(ctx.deployment.started_by),
             login=ctx.host.user or "root",
+            hooks=tuple(filter(None, (hook_of(ctx.deployment.hooks, moment) for moment in Moment))),
+            router_key=secrets.has_router_key(ctx.deployment),
             adopt=adopt,
             stop_seconds=ctx.deployment.term_seconds + ctx.deployment.kill_seconds,
         ),

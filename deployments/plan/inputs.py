@@ -18,6 +18,7 @@ from deployments.plan.serving import KnownLaunch
 from deployments.plan.sharing import Rules
 from deployments.plan.unit_change import UnitTold
 from deployments.plan.ways import AUTO, Way
+from deployments.traffic.hook import Hook
 from hosts.probe.facts import HostFacts
 from hosts.probe.frames import Unknown
 
@@ -93,6 +94,10 @@ class PlanInput:
     """Paths that the user who runs the server may not read, where that is not the login."""
     login: str = "root"
     """Of the panel on the host."""
+    hooks: tuple[Hook, ...] = ()
+    """How its router is told before the drain and after the check; both or none."""
+    router_key: bool = False
+    """The key that the router asks for is set."""
     adopt: bool = True
     """May an engine on the port be this deployment's, though it was not launched by us?"""
 

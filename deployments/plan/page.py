@@ -17,6 +17,7 @@ from deployments.plan.manager import Manager
 from deployments.plan.serving import Serving
 from deployments.plan.start import LINGER
 from deployments.plan.words import user_of
+from deployments.traffic.hook import Hook, How
 from hosts.probe.facts import HostFacts
 from hosts.probe.frames import Unknown
 from hosts.probe.processes import CLOCK_TICKS
@@ -114,6 +115,21 @@ def disk(asked: PlanInput) -> dict[str, Any]:
             enough = "ok" if space.free >= LEAST_DISK_MIB else "not ok"
             rows.append(_row(label, f"{space.free:,} MiB free", enough, f"on {space.mount}"))
     return {"title": "Disk", "rows": rows}
+
+
+def router_table(asked: PlanInput, serving: Serving) -> list[dict[str, Any]]:
+    """How its router is told, in the order in which it is; no table where it is not."""
+    rows: list[tuple[str, Hook, str, bool]] = []
+    for hook, when in zip(
+        asked.hooks, ("Before the drain, taken out by", "After the check, put back by"), strict=False
+    ):
+        runs = asked.new is not None if rows else asked.stops and bool(serving.processes)
+        where = f"run on {asked.host}" if hook.how == How.COMMAND else "sent from the panel's machine"
+        if rows:
+            where += ", if it was taken out"
+        rows.append((when, hook, where, runs))
+    shown = [_row(when, str(hook), detail=where) for when, hook, where, runs in rows if runs]
+    return [{"title": "Its router", "rows": shown}] if shown else []
 
 
 def described(pid: int, facts: HostFacts, serving: Serving) -> dict[str, Any]:

@@ -12,6 +12,8 @@ from deployments.engines.base import Engine
 API_KEY = "API key"
 """Stands for the key that the server's own API asks for: each engine takes it in its own way. The other names are those
 of environment variables."""
+ROUTER_KEY = "Router key"
+"""Stands for the key that a router asks for: the panel sends it in the requests of traffic hooks; no server gets it."""
 IN_BETWEEN = frozenset({"docker", "podman", "nerdctl", "sudo", "doas", "su", "systemd-run", "ssh"})
 """Programs that start the server in another environment than their own."""
 SETTINGS_FLAG = "--config"

@@ -29,6 +29,7 @@ from deployments.plan.page import (
     disk,
     launched,
     place,
+    router_table,
     stranger,
     usable_table,
     way_back,
@@ -126,6 +127,7 @@ def make_plan(asked: PlanInput) -> Plan:
             cards_table(cards, asked),
             *usable_table(usable),
             disk(asked),
+            *router_table(asked, serving),
             *start_table(start),
         ],
         "stops": [described(process.pid, facts, serving) for process in serving.processes] if asked.stops else [],
@@ -221,6 +223,7 @@ def _binding(
         "strangers": sorted([h.pid, h.start_time] for h in others.strangers) if isinstance(others, Held) else "unknown",
         "co_tenants": sorted([h.pid, h.start_time] for h in others.co_tenants) if isinstance(others, Held) else [],
         **({"secrets": sorted([name, version] for name, version in asked.secrets.items())} if asked.secrets else {}),
+        **({"router": [hook.as_data for hook in asked.hooks]} if asked.hooks else {}),
         "blocked": sorted(warning["text"] for warning in warnings if warning["blocks"]),
     }
 
@@ -251,6 +254,7 @@ def what_changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
         "secrets": "the secrets that the server is given",
         "blocked": "what stands in the way",
         "start": "how the server is started",
+        "router": "how its router is told",
     }
     return [text for key, text in words.items() if before.get(key) != now.get(key)]
 

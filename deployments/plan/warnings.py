@@ -14,7 +14,7 @@ from deployments.plan.cards import CARDS_VARIABLE, Held, cards_named, memory_on
 from deployments.plan.flagcheck import warnings_of_flags
 from deployments.plan.inputs import HOME, LEAST_DISK_MIB, PlanInput, Recipe
 from deployments.plan.manager import scheduler_of
-from deployments.plan.passing import why_not_passed
+from deployments.plan.passing import ROUTER_KEY, why_not_passed
 from deployments.plan.serving import Serving, port_owners
 from deployments.plan.words import command_of
 from hosts.probe.facts import HostFacts
@@ -42,6 +42,7 @@ def warnings_of(
     """
     found = [
         *_unusable(asked, usable),
+        *_router(asked),
         *_blocking(asked, serving, _to_be_measured(cards, usable)),
         *managed,
         *fitting,
@@ -62,6 +63,20 @@ def _unusable(asked: PlanInput, usable: Sequence[CardUsable]) -> list[dict[str, 
     if asked.new is None:
         why = "The server can be stopped. The next one does not start before somebody has mended that."
     return [warning(reason.text, why, reason.todo, blocks=asked.new is not None) for reason in not_usable(usable)]
+
+
+def _router(asked: PlanInput) -> list[dict[str, Any]]:
+    """Said before it is taken out by one request and cannot be put back by the other."""
+    if asked.router_key or not any(hook.needs_key for hook in asked.hooks):
+        return []
+    return [
+        warning(
+            f"{asked.deployment} has no secret “{ROUTER_KEY}”.",
+            "The requests that take it out of its router and put it back hold that key.",
+            "Set it under Secrets on the deployment's page, or take {router key} out of the requests under Edit.",
+            blocks=True,
+        )
+    ]
 
 
 def _to_be_measured(cards: Sequence[CardSeen], usable: Sequence[CardUsable]) -> list[CardSeen]:

@@ -14,6 +14,7 @@ from deployments.services.modelfiles import request_model
 from deployments.services.profiles import add_revision, check_import, clone_profile, create_profile, import_profile
 from deployments.services.releasing import release, tidy_up_again
 from deployments.services.secrets import remove_secret, set_secret
+from deployments.services.traffic import request_put_back, say_it_is_back
 
 __all__ = [
     "Refused",
@@ -39,6 +40,8 @@ __all__ = [
     "request_job",
     "request_look",
     "request_model",
+    "request_put_back",
+    "say_it_is_back",
     "set_secret",
     "tidy_up_again",
     "unmark_proven",

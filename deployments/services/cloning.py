@@ -14,7 +14,7 @@ from deployments.models import CloneCheck, Deployment, Secret
 from deployments.services.deployments import EDITABLE, check_cards, create_deployment
 from hosts.models import Host
 
-OF_THE_PLACE = ("name", "profile", "revision", "port", "owner", "started_by")
+OF_THE_PLACE = ("name", "profile", "revision", "port", "owner", "started_by", "hooks")
 """Of what a form can change, what a clone gets in another way or not at all."""
 
 

@@ -15,6 +15,7 @@ from controlpanel.refusal import Refused
 from deployments.models import Deployment, Launch, Placement, Revision
 from deployments.proven import ran_with
 from deployments.services.jobs import refuse_released, wait_for
+from deployments.traffic.hook import Moment, hook_of
 from hosts.models import Gpu, Host
 
 EDITABLE = (
@@ -39,6 +40,7 @@ EDITABLE = (
     "ready_seconds",
     "approval_minutes",
     "started_by",
+    "hooks",
 )
 
 
@@ -185,6 +187,7 @@ def _policy(deployment: Deployment) -> dict[str, object]:
         "tolerance_mib": deployment.tolerance_mib,
         "production": deployment.production,
         "started_by": deployment.started_by,
+        "hooks": {moment: str(hook_of(deployment.hooks, Moment(moment))) for moment in deployment.hooks},
     }
 
 

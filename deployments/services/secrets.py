@@ -17,7 +17,7 @@ from deployments import commandline
 from deployments.engines.registry import ENGINES
 from deployments.models import Deployment, Secret
 from deployments.plan.cards import CARDS_VARIABLE
-from deployments.plan.passing import API_KEY
+from deployments.plan.passing import API_KEY, ROUTER_KEY
 from deployments.services.jobs import wait_for
 
 VALUE = re.compile(r"[!-~]{8,4096}", re.ASCII)
@@ -69,6 +69,8 @@ def check_name(deployment: Deployment, name: str) -> None:
                 f"The panel does not know how {engine.label} takes a key for its API.",
                 hint="Set it as an environment variable, under the name that your server reads.",
             )
+        return
+    if name == ROUTER_KEY:
         return
     try:
         commandline.check_env_name(name)

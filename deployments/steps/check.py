@@ -17,6 +17,7 @@ from deployments.steps.following import NotReadyInTime, ServerEnded, Start
 from deployments.steps.model_files import model_of
 from deployments.steps.not_ready import ask_to_wait, wait_until
 from deployments.steps.start_failed import fail_ended
+from deployments.steps.traffic import put_back_after_check
 from hosts.transport.base import Transport
 
 
@@ -71,7 +72,8 @@ def _serves(ctx: StepContext, row: Launch, text: str, idle: list[str], found: di
     answers = "answers" if text else "says that it is ready"
     said = f"{ctx.deployment} {answers} with {row.revision}" + (f", {took:.1f} s after its start." if took else ".")
     said += "" if text else " Whether it answers is not known: it wants a key."
-    ctx.finish(said + (f" It holds nothing on {', '.join(idle)}." if idle else ""))
+    said += f" It holds nothing on {', '.join(idle)}." if idle else ""
+    ctx.finish(" ".join(filter(None, (said, put_back_after_check(ctx)))))
 
 
 def _chosen(ctx: StepContext, row: Launch) -> dict[str, Any]:

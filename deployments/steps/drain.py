@@ -1,4 +1,4 @@
-"""Drain: wait until no request runs, up to a deadline, and show the number going down."""
+"""Drain: take it out of its router, then wait until no request runs, to a deadline; the number is seen going down."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from django.utils import timezone
 from deployments.lifecycle import CheckStatus
 from deployments.plan.collect import running_requests
 from deployments.steps.base import StepContext
+from deployments.steps.traffic import take_out
 from hosts.probe.frames import Unknown
 
 LOOK_EVERY_SECONDS = 0.5
@@ -21,6 +22,7 @@ def drain(ctx: StepContext) -> None:
     if not (ctx.job.plan or {}).get("stops"):
         ctx.finish("Nothing serves, so there is nothing to drain.")
         return
+    take_out(ctx)
     if not ctx.engine.metrics_path:
         ctx.finish(f"{ctx.engine.label} does not tell how many requests run; not waited.")
         return

@@ -9,8 +9,9 @@ RECIPES: dict[JobKind, tuple[str, ...]] = {
     JobKind.START: ("plan", "verify", "launch", "check"),
     JobKind.STOP: ("plan", "drain", "stop", "verify"),
     JobKind.BENCHMARK: ("benchmark",),
+    JobKind.PUT_BACK: ("put back",),
 }
-"""A benchmark only asks the server, so it has no plan to approve."""
+"""What neither stops nor starts a server has no plan to approve."""
 
 STOP_AGAIN = ("stop",)
 """Appended when a person has decided to stop what was launched, and there is nothing to start again."""

@@ -11,6 +11,7 @@ from deployments.steps.drain import drain
 from deployments.steps.launch import launch
 from deployments.steps.plan import plan
 from deployments.steps.stop import stop
+from deployments.steps.traffic import put_back
 from deployments.steps.verify import verify
 
 STEPS: dict[str, Callable[[StepContext], None]] = {
@@ -21,4 +22,5 @@ STEPS: dict[str, Callable[[StepContext], None]] = {
     "launch": launch,
     "check": check,
     "benchmark": benchmark,
+    "put back": put_back,
 }

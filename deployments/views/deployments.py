@@ -26,6 +26,7 @@ from deployments.views.cardchoices import card_choices
 from deployments.views.measured import measured, proof
 from deployments.views.outcome import in_effect
 from deployments.views.servers import found_for
+from deployments.views.traffic import HookForms, hooks_in_words, out_of_router
 from hosts.models import Host
 
 SHOWN = 20  # launches and jobs on a deployment's page; the rest is in the history
@@ -45,16 +46,18 @@ def new(request: HttpRequest) -> HttpResponse:
     form = DeploymentForm(
         request.POST or None, initial={key: request.GET[key] for key in ("host", "revision") if key in request.GET}
     )
+    traffic = HookForms(request.POST or None, hooks={})
     if request.method == "GET":
-        return _form(request, form)
-    if not form.is_valid():
-        return _form(request, form, status=422)
+        return _form(request, form, traffic)
+    if not _are_valid(form, traffic):
+        return _form(request, form, traffic, status=422)
     place = _place(form)
     unsaved = form.save(commit=False)
+    unsaved.hooks = traffic.hooks
     try:
         made = services.create_deployment(unsaved, **place, **asking(request))
     except services.Refused as refused:
-        return _form(request, form, refused=refused, status=409)
+        return _form(request, form, traffic, refused=refused, status=409)
     messages.success(request, f"{made.name} is created. Nothing is started yet.")
     return redirect("deployments:deployment", pk=made.pk)
 
@@ -65,18 +68,25 @@ def edit(request: HttpRequest, pk: int) -> HttpResponse:
     """The form of a known deployment. What runs stays as it is."""
     name = get_object_or_404(Deployment, pk=pk).name
     form = DeploymentForm(request.POST or None, instance=Deployment.objects.get(pk=pk))
+    traffic = HookForms(request.POST or None, hooks=form.instance.hooks)
     if request.method == "GET":
-        return _form(request, form, old_name=name)
-    if not form.is_valid():
-        return _form(request, form, old_name=name, status=422)
+        return _form(request, form, traffic, old_name=name)
+    if not _are_valid(form, traffic):
+        return _form(request, form, traffic, old_name=name, status=422)
     place = _place(form)
     changed = form.save(commit=False)
+    changed.hooks = traffic.hooks
     try:
         services.update_deployment(changed, **place, **asking(request))
     except services.Refused as refused:
-        return _form(request, form, old_name=name, refused=refused, status=409)
+        return _form(request, form, traffic, old_name=name, refused=refused, status=409)
     messages.success(request, f"{changed.name} is saved. What runs stays as it is until the next restart.")
     return redirect("deployments:deployment", pk=pk)
+
+
+def _are_valid(form: DeploymentForm, traffic: HookForms) -> bool:
+    """Both are asked, so that all that is wrong is said at once."""
+    return all([form.is_valid(), traffic.is_valid()])
 
 
 def _place(form: DeploymentForm) -> dict[str, Any]:
@@ -85,13 +95,16 @@ def _place(form: DeploymentForm) -> dict[str, Any]:
     return {"host": said["host"], "gpu_uuids": said["gpus"], "shares_with": said["shares_with"]}
 
 
-def _form(request: HttpRequest, form: DeploymentForm, *, status: int = 200, **more: Any) -> HttpResponse:
+def _form(
+    request: HttpRequest, form: DeploymentForm, traffic: HookForms, *, status: int = 200, **more: Any
+) -> HttpResponse:
     hosts = _by_machine()
     neighbours = _neighbours(form, hosts)
     with_neighbours = {neighbour.hosts for neighbour in neighbours}
     lonely = [listed for listed in map(_listed, hosts.values()) if listed not in with_neighbours]
     context = {
         "form": form,
+        "traffic": traffic,
         "deployment": form.instance,
         **card_choices(form.all_gpus, Host.objects.all()),
         "ticked": form["gpus"].value() or [],
@@ -166,6 +179,8 @@ def _context(pk: int) -> dict[str, Any]:
         "row": row,
         "address": _address(row),
         "missing_cards": len(row.placement.gpu_uuids) - len(row.gpus) if row.placement else 0,
+        "out": out_of_router(row.deployment),
+        "hooks": hooks_in_words(row.deployment),
         "partners": found.shares_with.all(),
         "secrets": found.secrets.filter(retired_at=None),
         "given": set(row.launch.requested.get("secrets", {}).values()) if row.launch else set(),

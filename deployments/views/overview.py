@@ -12,6 +12,7 @@ from controlpanel.access import Action, requires
 from deployments.lifecycle import JobState, ServiceState
 from deployments.models import Deployment
 from deployments.views import board
+from deployments.views.traffic import Out, out_of_router
 from hosts.models import Host
 
 
@@ -31,6 +32,7 @@ def _context() -> dict[str, Any]:
         "unknown_jobs": [job for job in jobs if job.state == JobState.UNKNOWN],
         "failed_jobs": [row.failed for row in rows if row.failed],
         "troubled": [row for row in rows if row.deployment.state in board.BAD_SERVICE and not row.active],
+        "out_of_router": [(row, out) for row in rows if (out := _is_left_out(row))],
         "hosts_in_trouble": list(board.troubled_hosts()),
         "not_applied": [row for row in rows if row.not_applied and not row.active and not _tells_more(row)],
         "not_proven": [
@@ -45,6 +47,12 @@ def _context() -> dict[str, Any]:
         "first_run": not rows and not Host.objects.exists(),
         "has_hosts": bool(rows) or Host.objects.exists(),
     }
+
+
+def _is_left_out(row: board.Row) -> Out | None:
+    """It is out of its router, and neither is a job at work on that nor is it meant to stay so."""
+    out = None if row.active else out_of_router(row.deployment)
+    return None if out is None or out.meant else out
 
 
 def _tells_more(row: board.Row) -> bool:

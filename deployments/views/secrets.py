@@ -19,7 +19,7 @@ from deployments.engines.base import Engine
 from deployments.engines.registry import ENGINES
 from deployments.forms import PLAIN
 from deployments.models import Deployment
-from deployments.plan.passing import API_KEY
+from deployments.plan.passing import API_KEY, ROUTER_KEY
 
 LATER = "What runs keeps what it was started with until the next restart."
 
@@ -49,6 +49,7 @@ class SecretForm(forms.Form):
         choices = [(API_KEY, "API key: asked of its users")] if engine.takes_api_key else []
         choices += [
             (self.HUB, "HF_TOKEN: for models on Hugging Face that need a login"),
+            (ROUTER_KEY, "Router key: sent when it is taken out of its router and put back"),
             (self.OTHER, "Another environment variable"),
         ]
         known = wanted in dict(choices)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from deployments.lifecycle import ENDED, JobKind, JobState, StepState
+from deployments.lifecycle import ENDED, LEAVE_THE_SERVER, JobKind, JobState, StepState
 from deployments.models import Deployment, Gate, Job, JobStep
 
 DOING = {
@@ -14,6 +14,7 @@ DOING = {
     JobKind.START: "Starting",
     JobKind.STOP: "Stopping",
     JobKind.BENCHMARK: "Measuring",
+    JobKind.PUT_BACK: "Putting back",
 }
 STEP_TITLES = {
     "plan": "look, change nothing",
@@ -23,6 +24,7 @@ STEP_TITLES = {
     "launch": "start the server",
     "check": "ready, and really answers",
     "benchmark": "tokens per second",
+    "put back": "into its router",
 }
 ZERO = timedelta()
 UNDONE = (StepState.PENDING, StepState.RUNNING)
@@ -88,7 +90,7 @@ def _progress(steps: list[JobStep]) -> str:
 
 def deployment_word(deployment: Deployment, *, active: Job | None) -> Word:
     """A deployment's state: its job's while one is at work on it, else what the monitor saw."""
-    if active is not None and active.state != JobState.WAITING and active.kind != JobKind.BENCHMARK:
+    if active is not None and active.state != JobState.WAITING and active.kind not in LEAVE_THE_SERVER:
         return job_word(active)
     return Word("service", deployment.state, "")
 

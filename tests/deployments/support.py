@@ -33,6 +33,7 @@ MARKS = {
     "for WORD in $TARGETS": "stop",
     "tell program": "manager",
     "say version": "version",
+    "tell_hook()": "hook",
 }
 
 
@@ -88,6 +89,10 @@ class FakeHost:
     """What the reader of an engine's flags answers."""
     model: Mapping[str, Any] | None = None
     """The config.json of the model on its disk, with 20 GB of weights beside it; None: there is no model."""
+    hooks: dict[str, tuple[list[str], int]] = field(default_factory=dict)
+    """What a hook's command prints and its exit status, by the command; others print nothing and end well."""
+    told_router: list[str] = field(default_factory=list)
+    """The commands of hooks that were run, in order."""
     fence: int = 0
     locked_by: str = ""
     told_of_locks: list[str] = field(default_factory=list)
@@ -167,6 +172,12 @@ class FakeHost:
             return Reply(stdout="".join(f"{mark}{line}\n" for line in [*lines, "end"]).encode())
 
         return self._happens(name, work)
+
+    def _hook(self, values: Mapping[str, str]) -> list[str]:
+        command = values["COMMAND"]
+        self.told_router.append(command)
+        printed, status = self.hooks.get(command, ([], 0))
+        return [*(f"out {line}" for line in printed), f"status {status}"]
 
     def _servers(self, call: Call) -> Reply:
         """What the look for servers is told: everybody's command, then more of some."""

@@ -97,7 +97,13 @@ def test_what_a_unit_kept_is_not_in_the_revision() -> None:
 @pytest.fixture
 def source(db: None) -> Deployment:
     revision = make_revision(make_profile(), argv=SGLANG.split())
-    made = make_deployment(revision=revision, drain_seconds=7, co_tenants=["root:Xorg"], started_by="unit chat.service")
+    made = make_deployment(
+        revision=revision,
+        drain_seconds=7,
+        co_tenants=["root:Xorg"],
+        started_by="unit chat.service",
+        hooks={"take out": {"how": "command", "command": "true"}},
+    )
     make_launch(made, effective={"version": "0.5.11"}, started_by="unit chat.service")
     return made
 
@@ -197,6 +203,7 @@ def test_recipe_policy_and_secrets_go_with_it_and_the_history_stays(
     made = services.clone_deployment(check, actor=administrator, address="")
     assert (made.revision, made.drain_seconds, made.co_tenants) == (source.revision, 7, ["root:Xorg"])
     assert (made.cloned_from, made.started_by, made.placement.host) == (source, "", other)
+    assert made.hooks == {}, "they name the old server"
     secret = made.secrets.get()
     assert secret.open() == "hf_0123456789" and secret.sealed != source.secrets.get().sealed
     assert source.launches.count() == 1 and not made.launches.exists()
