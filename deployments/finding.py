@@ -104,6 +104,7 @@ def _store(deployment: Deployment, host: Host, found: dict[str, Any]) -> None:
     """Only while the host is this monitor's, and no job is at work."""
     held = Exists(Host.held(host.pk, host.monitor_owner))
     mine = Deployment.objects.filter(held, pk=deployment.pk).exclude(jobs__state__in=ACTIVE)
+    mine = mine.exclude(replacements__state__in=ACTIVE)
     if mine.update(found=found):
         deployment.found = found
         hints.hint("overview")

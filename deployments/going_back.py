@@ -56,7 +56,7 @@ def question(job: Job, step: JobStep, log: JobLog, *, message: str, left: str) -
         job=job,
         step=step,
         kind=KIND,
-        title=f"The restart failed. Start {job.previous_revision} again?",
+        title=f"The {'replacement' if job.replaces_id else 'restart'} failed. Start {job.previous_revision} again?",
         text=log.hide(f"{message} {left}"),
         evidence=log.hide_in([{"text": f"The usual fix: {fix}"}] if fix else []),
         choices=[

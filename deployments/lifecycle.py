@@ -79,8 +79,11 @@ class JobKind(StrEnum):
     STOP = "stop"
     BENCHMARK = "benchmark"
     PUT_BACK = "put back"
+    REPLACE = "replace"
 
 
+GO_BACK = (JobKind.RESTART, JobKind.REPLACE)
+"""They stop what serves and launch something else: after a failure what served can be started again."""
 LEAVE_THE_SERVER = (JobKind.BENCHMARK, JobKind.PUT_BACK)
 """They neither stop nor start it."""
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from django.db import close_old_connections, transaction
+from django.db.models import Q
 from django.utils import timezone
 
 from controlpanel import audit
@@ -67,7 +68,8 @@ def _release(deployment: Deployment, machine: Host) -> Iterable[Said]:
 
 def written_files(deployment: Deployment) -> list[str]:
     """The files that launches of it have written so that a unit or container starts it, as far as the history goes."""
-    launches = Effect.objects.filter(job__deployment=deployment, kind=EffectKind.LAUNCH).order_by("pk")
+    about = Q(job__deployment=deployment) | Q(job__replaces=deployment)
+    launches = Effect.objects.filter(about, kind=EffectKind.LAUNCH).order_by("pk")
     paths = (str(target.get("writes", "")) for target in launches.values_list("target", flat=True))
     return list(dict.fromkeys(filter(None, paths)))
 

@@ -124,7 +124,7 @@ def _walk(claim: Claim, told_to_stop: Callable[[], bool]) -> None:
 def _resolve_launches(claim: Claim, log: JobLog) -> None:
     """Before a job ends: a launch that may or may not have been sent is adopted, or forbidden for ever."""
     for row in Launch.objects.filter(job_id=claim.job_id, state=LaunchState.INTENDED):
-        step = JobStep.objects.filter(job_id=claim.job_id, name="launch").order_by("-position")[0]
+        step = JobStep.objects.filter(job_id=claim.job_id, name="launch", data__launch=str(row.pk)).get()
         context = StepContext(claim=claim, step=step, log=log, links=links.borrow, told_to_stop=never, closing=True)
         try:
             resolve(context, row)
@@ -157,7 +157,7 @@ def _enter_next(claim: Claim, log: JobLog, *, after: StepContext | None) -> JobS
 def _settle(claim: Claim, step: JobStep | None, log: JobLog, error: Exception | None) -> None:
     """The one place where a job changes its state after work on it."""
     log.flush()
-    job = Job.objects.select_related("deployment", "previous_revision__profile").get(pk=claim.job_id)
+    job = Job.objects.select_related("deployment", "replaces", "previous_revision__profile").get(pk=claim.job_id)
     match error:
         case None:
             _end(claim, job, log, JobState.SUCCEEDED, summary=_how_it_went(job))
@@ -217,7 +217,7 @@ def _fail(claim: Claim, step: JobStep | None, log: JobLog, error: StepFailed) ->
     log.say(error.message, step=step.name if step else "")
     if error.diagnosis is not None:
         Job.held(claim).update(diagnosis=log.hide_in(error.diagnosis))
-    job = Job.objects.select_related("deployment").get(pk=claim.job_id)
+    job = Job.objects.select_related("deployment", "replaces").get(pk=claim.job_id)
     further = going_back.steps_after(job, step, error)
     if step is not None and further:
         _go_on(claim, job, step, log, error, further)
@@ -313,7 +313,7 @@ def _end(
     # A round that started the old server again does not make the job a success.
     if state == JobState.SUCCEEDED and job.steps.filter(way_back=True).exists():
         state = JobState.FAILED
-    outside, mark = _out_of_router(job, state) if job.touched else ("", {})
+    outside, marks = _out_of_router(job, state) if job.touched else ("", {})
     summary = log.hide(f"{summary}{outside}")
     log.say_soon(summary, step="")
     with log.transaction():
@@ -325,23 +325,24 @@ def _end(
         if failed is not None:
             failed.store(log)
         Gate.close_all(job.pk)
-        if mark and job.deployment is not None:
-            Deployment.objects.filter(pk=job.deployment.pk).update(out_of_router=mark)
+        for key, mark in marks.items():
+            Deployment.objects.filter(pk=key).update(out_of_router=mark)
         Job.let_go(job.pk)
         audit.record(f"job {state}", actor=None, target=job, detail={"summary": summary})
 
 
-def _out_of_router(job: Job, state: JobState) -> tuple[str, dict[str, Any]]:
-    """That users do not reach it through its router, in a sentence, and how that is kept from now on."""
-    if job.deployment is None:
-        return "", {}
-    row = Deployment.objects.get(pk=job.deployment.pk)  # as it is now
-    if not row.out_of_router or job.kind == JobKind.BENCHMARK:
-        return "", {}
-    if job.kind == JobKind.STOP and state == JobState.SUCCEEDED:
-        return " It stays out of its router until its next start.", {**row.out_of_router, "meant": True}
-    word = "is still" if row.out_of_router["sure"] else "may still be"
-    return f" {row} {word} out of its router.", {**row.out_of_router, "meant": False}
+def _out_of_router(job: Job, state: JobState) -> tuple[str, dict[int, dict[str, Any]]]:
+    """That users do not reach a deployment through its router, in a sentence, and how that is kept from now on."""
+    said, marks = "", {}
+    for row in Deployment.objects.filter(pk__in=[one.pk for one in job.subjects]):  # as they are now
+        mark = row.out_of_router
+        if not mark or job.kind == JobKind.BENCHMARK:
+            continue
+        meant = state == JobState.SUCCEEDED and (job.kind == JobKind.STOP or row == job.replaces)
+        word = "stays" if meant else "is still" if mark["sure"] else "may still be"
+        said += f" {row} {word} out of its router{' until its next start' if meant else ''}."
+        marks[row.pk] = {**mark, "meant": meant}
+    return said, marks
 
 
 def _release_cards(claim: Claim, job: Job, log: JobLog) -> None:
@@ -369,43 +370,49 @@ def _how_it_went(job: Job) -> str:
         return f"{job.deployment_name} is in its router."
     launch = Launch.objects.filter(job=job).order_by("-intended_at").first()
     if job.steps.filter(way_back=True, name="launch").exists():
+        if job.replaces:
+            return f"{job.deployment_name} failed; {job.replaces} serves again with {job.previous_revision}."
         return f"The new revision failed; {job.previous_revision} serves again."
     if job.steps.filter(way_back=True).exists():
         return f"{job.deployment_name} was not ready in time and was stopped; it is down."
     if launch is None:
         return f"{job.deployment_name} is stopped and its cards are free."
-    return f"{job.deployment_name} serves with {launch.revision}."
+    instead = f" instead of {job.replaces}" if job.replaces else ""
+    return f"{job.deployment_name} serves with {launch.revision}{instead}."
 
 
 def _forget_what_was_known(job: Job) -> None:
     """A job that is cancelled while its host is out of reach leaves a server of which nothing is known."""
-    if job.contact_lost_at is None or job.deployment is None:
+    if job.contact_lost_at is None:
         return
-    Launch.objects.filter(deployment=job.deployment, state__in=LIVE_LAUNCH).update(state=LaunchState.UNKNOWN)
-    Deployment.objects.filter(pk=job.deployment.pk).update(
+    Launch.objects.filter(deployment__in=job.subjects, state__in=LIVE_LAUNCH).update(state=LaunchState.UNKNOWN)
+    Deployment.objects.filter(pk__in=[one.pk for one in job.subjects]).update(
         state=ServiceState.UNKNOWN, state_since=timezone.now(), state_detail="Its job was cancelled out of contact."
     )
 
 
 def _left_behind(job: Job) -> str:
-    """What users find now, in a sentence."""
+    """What users find now, in a sentence for each deployment."""
     if not job.touched:
         return "Nothing was touched."
     if job.contact_lost_at is not None:
-        return f"The host could not be reached: what runs of {job.deployment_name} is not known."
-    if job.deployment is None:
-        return ""
-    launch = job.deployment.live_launch
+        names = " and ".join(one.name for one in job.subjects) or job.deployment_name
+        return f"The host could not be reached: what runs of {names} is not known."
+    return " ".join(_found_of(job, one) for one in job.subjects)
+
+
+def _found_of(job: Job, deployment: Deployment) -> str:
+    launch = deployment.live_launch
     if launch is None:
-        return f"{job.deployment_name} is down."
+        return f"{deployment} is down."
     if launch.job_id != job.pk and job.effects.filter(kind__in=ENDS_SERVER).exists():
-        return f"{job.deployment_name} was told to end and may be down."
+        return f"{deployment} was told to end and may be down."
     what = f" with {launch.revision}" if launch.revision else ""
     if launch.state == LaunchState.SERVING:
-        return f"{job.deployment_name} was serving{what} when last looked at."
+        return f"{deployment} was serving{what} when last looked at."
     if launch.state == LaunchState.STARTING:
-        return f"{job.deployment_name} was starting{what} and may still come up."
-    return f"Whether {job.deployment_name} runs{what} is not known."
+        return f"{deployment} was starting{what} and may still come up."
+    return f"Whether {deployment} runs{what} is not known."
 
 
 def _tell(job_id: int) -> None:

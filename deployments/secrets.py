@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from django.db.models import Q
+
 from controlpanel.masking import as_written
 from controlpanel.sealing import CannotUnseal
 from deployments.lifecycle import ACTIVE, LIVE_LAUNCH
@@ -68,7 +70,7 @@ def values_to_hide(job_id: int) -> tuple[str, ...]:
     What cannot be opened cannot be looked for; what looks like a secret is hidden all the same.
     """
     found: set[str] = set()
-    for row in Secret.objects.filter(deployment__jobs=job_id):
+    for row in Secret.objects.filter(Q(deployment__jobs=job_id) | Q(deployment__replacements=job_id)).distinct():
         try:
             found |= as_written(row.open())
         except CannotUnseal:
@@ -89,6 +91,7 @@ def why_not_opened(deployment: Deployment) -> tuple[str, str] | None:
 def forget_retired() -> None:
     """Delete what is out of use, and with which no server lives any more. Left alone while a job goes on."""
     rows = Secret.objects.exclude(retired_at=None).exclude(deployment__jobs__state__in=ACTIVE)
+    rows = rows.exclude(deployment__replacements__state__in=ACTIVE)
     for deployment_id in set(rows.values_list("deployment_id", flat=True)):
         live = Launch.objects.filter(deployment=deployment_id, state__in=LIVE_LAUNCH)
         kept = {pk for sent in live.values_list("requested", flat=True) for pk in sent.get("secrets", {}).values()}

@@ -100,7 +100,7 @@ def _watched() -> dict[int, list[Watched]]:
     idle = Placement.objects.exclude(deployment__jobs__state__in=ACTIVE).exclude(
         deployment__state=ServiceState.RELEASED
     )
-    idle = idle.select_related("deployment__profile")
+    idle = idle.exclude(deployment__replacements__state__in=ACTIVE).select_related("deployment__profile")
     cards = {(gpu.host_id, gpu.uuid): gpu for gpu in Gpu.objects.all()}
     for placement in idle.prefetch_related("deployment__shares_with"):
         launch = serving.get(placement.deployment_id)
@@ -136,7 +136,8 @@ def _judge(
             return
         why = "the host has booted" if not same_boot else "its process is gone"
         serving = Launch.objects.filter(_held(host), pk=launch.pk, state__in=RUNS)
-        if serving.exclude(deployment__jobs__state__in=ACTIVE).update(
+        idle = serving.exclude(deployment__jobs__state__in=ACTIVE)
+        if idle.exclude(deployment__replacements__state__in=ACTIVE).update(
             state=LaunchState.ENDED, ended_at=timezone.now(), end_reason=f"found ended: {why}"
         ):
             _set(launch.deployment, host, ServiceState.CRASHED, f"It ended outside a job: {why}.")
@@ -179,7 +180,8 @@ def _set(deployment: Deployment, host: Host, state: ServiceState, detail: str) -
     if (deployment.state, deployment.state_detail) == (state, detail):
         return  # as it was two seconds ago at most; another write in between is seen then
     changed = Deployment.objects.filter(_held(host), pk=deployment.pk).exclude(state=state, state_detail=detail)
-    if changed.exclude(jobs__state__in=ACTIVE).update(state=state, state_since=timezone.now(), state_detail=detail):
+    changed = changed.exclude(jobs__state__in=ACTIVE).exclude(replacements__state__in=ACTIVE)
+    if changed.update(state=state, state_since=timezone.now(), state_detail=detail):
         hints.hint("overview")
 
 

@@ -91,6 +91,12 @@ def _refuse_while_used(host: Host) -> None:
                 f"{launch.deployment} still runs on {used}.", hint="Stop it first, or add the new place as a host."
             )
         busy = used.placements.filter(deployment__jobs__isnull=False, deployment__jobs__ended_at=None).first()
+        busy = (
+            busy
+            or used.placements.filter(
+                deployment__replacements__isnull=False, deployment__replacements__ended_at=None
+            ).first()
+        )
         if busy is not None:
             job = busy.deployment.active_job
             doing = "waits for a person" if job and job.state == "waiting" else "is at work"

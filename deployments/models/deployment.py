@@ -175,7 +175,7 @@ class Deployment(models.Model):
     @property
     def active_job(self) -> Job | None:
         """The job that is at work or waits for a person, if there is one."""
-        return self.jobs.filter(state__in=ACTIVE).first()
+        return self.jobs.filter(state__in=ACTIVE).first() or self.replacements.filter(state__in=ACTIVE).first()
 
 
 class Placement(models.Model):

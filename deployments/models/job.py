@@ -45,6 +45,10 @@ class Job(models.Model):
     """One run of steps on a deployment, from the click to its end."""
 
     deployment = models.ForeignKey(Deployment, models.SET_NULL, null=True, related_name="jobs")
+    replaces = models.ForeignKey(
+        Deployment, models.SET_NULL, null=True, related_name="replacements",
+        help_text="Of a replacement: the deployment that is stopped so that this one can start on its cards.",
+    )  # fmt: skip
     deployment_name = models.CharField(max_length=64)
     host_name = models.CharField(max_length=64)
     kind = models.CharField(max_length=12, choices=choices(JobKind))
@@ -113,6 +117,16 @@ class Job(models.Model):
         return self.state in ACTIVE
 
     @property
+    def subjects(self) -> list[Deployment]:
+        """The deployments that it changes, the one that is stopped first; without those that are deleted."""
+        return [one for one in (self.replaces, self.deployment) if one is not None]
+
+    @property
+    def guarded(self) -> Deployment | None:
+        """The production deployment whose name an approver types, if one of them is one."""
+        return next((one for one in self.subjects if one.production), None)
+
+    @property
     def open_gate(self) -> Gate | None:
         """The question that waits for a person, if there is one."""
         return self.gates.filter(answered_at=None).order_by("-id").first()
@@ -125,11 +139,10 @@ class Job(models.Model):
         """
         free = Q(lease_until=None) | Q(lease_until__lt=Now())
         with transaction.atomic():
-            deployment_id = cls.objects.filter(pk=job_id).values_list("deployment_id", flat=True).first()
-            if deployment_id is None:
+            keys = cls.objects.filter(pk=job_id).values_list("deployment_id", "replaces_id").first()
+            if keys is None or keys[0] is None:
                 return None
-            Deployment.objects.filter(pk=deployment_id).update(fence=F("fence") + 1)
-            fence = Deployment.objects.values_list("fence", flat=True).get(pk=deployment_id)
+            fence = _next_fence([key for key in keys if key is not None])
             taken = cls.objects.filter(free, pk=job_id, state__in=CLAIMABLE).update(
                 owner=owner,
                 fence=fence,
@@ -207,6 +220,16 @@ class Job(models.Model):
         open_steps.update(state=StepState.SKIPPED)
         CardClaim.objects.filter(job_id=job_id).delete()
         PortClaim.objects.filter(job_id=job_id).delete()
+
+
+def _next_fence(deployments: Sequence[int]) -> int:
+    """A number above all that these deployments have had, which is theirs from now on; in a transaction."""
+    rows = Deployment.objects.filter(pk__in=deployments)
+    rows.update(fence=F("fence") + 1)
+    fence = max(rows.values_list("fence", flat=True))
+    if len(deployments) > 1:
+        rows.update(fence=fence)
+    return fence
 
 
 class JobStep(models.Model):

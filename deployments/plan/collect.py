@@ -19,12 +19,13 @@ from deployments.plan.asking import ask_starter, closed_to
 from deployments.plan.cards import Card, Held, holders, labels_of
 from deployments.plan.collect_fit import to_fit
 from deployments.plan.collect_flags import check_flags
-from deployments.plan.inputs import PlanInput, Recipe
+from deployments.plan.inputs import Leaving, PlanInput, Recipe
 from deployments.plan.loading import unasked
 from deployments.plan.manager import Manager, ManagerKind
 from deployments.plan.manager_answers import NOTHING_TOLD, Told, read_told
 from deployments.plan.plan import Plan, make_plan, paths_needed
 from deployments.plan.port import passed_on_by
+from deployments.plan.replacing import joined
 from deployments.plan.serving import KnownLaunch
 from deployments.plan.sharing import Rules
 from deployments.plan.start import LINGER
@@ -54,21 +55,37 @@ def plan_for(ctx: StepContext, *, adopt: bool = True) -> Plan:
 
     ``adopt``: may an engine that listens on the port count as this deployment's, though it was not launched by us?
     """
-    new = recipe_of(ctx.job.revision)
+    old = ctx.job.replaces
+    if old is None or ctx.job.deployment is None:
+        return _plan_of(ctx, ctx.job.kind, ctx.job.revision, adopt=adopt)
+    if ctx.step.way_back:  # of the new one, which is stopped again
+        return _plan_of(ctx, JobKind.STOP, None, adopt=adopt)
+    out = _plan_of(ctx.about(old), JobKind.REPLACE, None, adopt=adopt)
+    leaving = Leaving(old.name, out.serving)
+    # Who listens on its port, if it is that of the old one, is the old one.
+    new = _plan_of(ctx.about(ctx.job.deployment), JobKind.START, ctx.job.revision, adopt=False, leaving=leaving)
+    return joined(out, new, old=old.name, comes=ctx.job.deployment.name)
+
+
+def _plan_of(
+    ctx: StepContext, kind: str, revision: Revision | None, *, adopt: bool, leaving: Leaving | None = None
+) -> Plan:
+    """Of what is done to the deployment that ``ctx`` is about; ``revision`` is what is launched of it."""
+    new = recipe_of(revision)
     launch = ctx.live_launch()
     facts = _look(ctx, new, launch)
     proven = ctx.deployment.proven_revision
     given = secrets.versions(ctx.deployment) if new else {}
-    version, flags = engine_version(ctx, new), check_flags(ctx, ctx.job.revision)
+    version, flags = engine_version(ctx, new), check_flags(ctx, revision)
     return _made(
         ctx,
         PlanInput(
-            kind=ctx.job.kind,
+            kind=kind,
             deployment=ctx.deployment.name,
             host=ctx.host.name,
             engine=ctx.engine,
             port=new.port if new else ctx.deployment.port,
-            cards=cards_of(ctx),
+            cards=cards_of(ctx, stops_only=new is None),
             rules=rules_of(ctx),
             launch=known_launch(launch or ctx.deployment.newest_launch),
             new=new,
@@ -78,18 +95,19 @@ def plan_for(ctx: StepContext, *, adopt: bool = True) -> Plan:
             facts=facts,
             node_facts=look_at_node(ctx, ("apps", *USABLE)),
             machine=ctx.host.machine.name,
-            used_alone=used_alone(ctx),
+            used_alone=used_alone(ctx, revision),
             earlier=launches_of(ctx),
             launches=launches_of_others(ctx),
             secrets=given,
             secrets_lost=secrets.why_not_opened(ctx.deployment) if given else None,
             engine_version=version,
             flags=flags,
-            to_fit=to_fit(ctx, ctx.job.revision, version=version, flags=flags),
+            to_fit=to_fit(ctx, revision, version=version, flags=flags),
             started_by=Way.of(ctx.deployment.started_by),
             login=ctx.host.user or "root",
             hooks=tuple(filter(None, (hook_of(ctx.deployment.hooks, moment) for moment in Moment))),
             router_key=secrets.has_router_key(ctx.deployment),
+            leaving=leaving,
             adopt=adopt,
             stop_seconds=ctx.deployment.term_seconds + ctx.deployment.kill_seconds,
         ),
@@ -201,10 +219,13 @@ def recipe_of(revision: Revision | None) -> Recipe | None:
     )
 
 
-def cards_of(ctx: StepContext) -> tuple[Card, ...]:
-    """The deployment's cards. One that the host has lost keeps its uuid as its name."""
+def cards_of(ctx: StepContext, *, stops_only: bool | None = None) -> tuple[Card, ...]:
+    """The deployment's cards. One that the host has lost keeps its uuid as its name.
+
+    ``stops_only``: nothing is launched on them; None: as the kind of the job says.
+    """
     known = {gpu.uuid: gpu for gpu in ctx.gpus}
-    needs = _needs(ctx)
+    needs = _needs(ctx, stops_only=ctx.job.kind == JobKind.STOP if stops_only is None else stops_only)
     found = []
     for uuid in ctx.placement.gpu_uuids:
         gpu = known.get(uuid)
@@ -213,12 +234,12 @@ def cards_of(ctx: StepContext) -> tuple[Card, ...]:
     return tuple(found)
 
 
-def _needs(ctx: StepContext) -> dict[str, int]:
+def _needs(ctx: StepContext, *, stops_only: bool) -> dict[str, int]:
     """MiB that what is to be launched needs by card: as measured when this revision served there last, else as the
     deployment states. Not asked where nobody may share the cards.
     """
     uuids = ctx.placement.gpu_uuids
-    if ctx.job.kind == JobKind.STOP:
+    if stops_only:
         return dict.fromkeys(uuids, 0)
     if not rules_of(ctx):
         return {}
@@ -236,14 +257,14 @@ def measured_needs(ctx: StepContext) -> dict[str, int]:
     return needs
 
 
-def used_alone(ctx: StepContext) -> frozenset[str]:
+def used_alone(ctx: StepContext, revision: Revision | None) -> frozenset[str]:
     """All cards of the host that a server of the revision to be launched used when it was last adopted there.
 
     Of a launch of the panel's own nothing is measured but the deployment's cards.
     """
-    if ctx.job.kind == JobKind.STOP:
+    if revision is None:
         return frozenset()
-    adopted = Launch.objects.filter(deployment=ctx.deployment, revision=ctx.revision, host=ctx.host)
+    adopted = Launch.objects.filter(deployment=ctx.deployment, revision=revision, host=ctx.host)
     used = adopted.exclude(adopted_at=None).order_by("-adopted_at").values_list("memory_used", flat=True).first()
     return frozenset(used or ())
 

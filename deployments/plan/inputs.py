@@ -14,7 +14,7 @@ from deployments.plan.container_change import ContainerTold
 from deployments.plan.fitting import ToFit
 from deployments.plan.flagcheck import NOT_CHECKED, FlagCheck
 from deployments.plan.manager_answers import NOTHING_TOLD, Told
-from deployments.plan.serving import KnownLaunch
+from deployments.plan.serving import KnownLaunch, Serving
 from deployments.plan.sharing import Rules
 from deployments.plan.unit_change import UnitTold
 from deployments.plan.ways import AUTO, Way
@@ -47,6 +47,14 @@ class Recipe:
     def settings(self) -> dict[str, str]:
         """What the recipe is made of, to be compared."""
         return settings_of(self.argv, self.env, self.workdir, self.container)
+
+
+@dataclass(frozen=True)
+class Leaving:
+    """A server that is gone before anything is launched, and whose it is."""
+
+    deployment: str
+    serving: Serving
 
 
 @dataclass(frozen=True)
@@ -98,6 +106,8 @@ class PlanInput:
     """How its router is told before the drain and after the check; both or none."""
     router_key: bool = False
     """The key that the router asks for is set."""
+    leaving: Leaving | None = None
+    """The server of another deployment that the same job stops first, so that this one can start on its cards."""
     adopt: bool = True
     """May an engine on the port be this deployment's, though it was not launched by us?"""
 
@@ -110,4 +120,4 @@ class PlanInput:
     @property
     def stops(self) -> bool:
         """Does the job stop what serves?"""
-        return self.kind in ("restart", "stop")
+        return self.kind in ("restart", "stop", "replace")

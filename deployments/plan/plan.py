@@ -38,7 +38,7 @@ from deployments.plan.preflight import preflight_warnings
 from deployments.plan.rooms import rooms_of
 from deployments.plan.serving import KnownLaunch, Serving, find_serving
 from deployments.plan.sharing import Planned
-from deployments.plan.start import Start, choose_start, is_made_for, is_started_by
+from deployments.plan.start import Start, choose_start, is_made_for, is_started_by, start_again
 from deployments.plan.start_page import start_table, start_warnings
 from deployments.plan.warnings import warnings_of
 from hosts.probe.facts import HostFacts
@@ -99,7 +99,8 @@ def make_plan(asked: PlanInput) -> Plan:
     own = manager is not None and is_made_for(asked.launch, manager)
     if own:  # all of it is the server's, whoever has left its tree
         serving = replace(serving, processes=(*serving.processes, *beside(facts, serving, manager)))
-    ours = {(process.pid, process.start_time) for process in serving.processes}
+    gone = (*serving.processes, *(asked.leaving.serving.processes if asked.leaving else ()))
+    ours = {(process.pid, process.start_time) for process in gone}
     seen_from = asked.node_facts or facts
     labels = labels_of(asked.cards)
     others = holders(seen_from, labels=labels, ours=ours, rules=asked.rules, launches=asked.launches)
@@ -145,6 +146,7 @@ def make_plan(asked: PlanInput) -> Plan:
         "warnings": warnings,
         "blocked": any(warning["blocks"] for warning in warnings),
         "way_back": way_back(asked, serving, manager),
+        **({"back": start_again(asked, serving).as_data} if asked.kind == "replace" else {}),
         "requests": None,
         "requests_unknown": "",
         "binding": binding,
@@ -156,9 +158,13 @@ def _fit(asked: PlanInput, serving: Serving, others: Held | Unknown, seen_from: 
     """None where nothing is launched, or by an engine whose needs nobody knows."""
     if asked.new is None or asked.to_fit is None:
         return None
+    if asked.leaving is not None:  # what it holds now is free by then, as of a server of one's own
+        before = replace(asked, kind="restart", deployment=asked.leaving.deployment)
+        rooms = rooms_of(before, asked.leaving.serving, others, seen_from)
+    else:
+        rooms = rooms_of(asked, serving, others, seen_from)
     gpus = asked.facts.gpus
     there = None if isinstance(gpus, Unknown) else len(gpus.gpus)
-    rooms = rooms_of(asked, serving, others, seen_from)
     return Fit(asked.engine, asked.new.argv, asked.to_fit, rooms, there)
 
 

@@ -120,6 +120,11 @@ def run_of(deployment: str, new: Recipe) -> Run:
     return Run(new.container, new.argv, new.env, new.workdir, deployment)
 
 
+def start_again(asked: PlanInput, serving: Serving) -> Start:
+    """As we would start what serves once more, where it goes for another deployment and comes back after a failure."""
+    return _by_us(asked, serving)
+
+
 def _by_us(asked: PlanInput, serving: Serving) -> Start:
     runner, kept = _systemd_run(asked), kept_of(asked, serving)
     if isinstance(runner, str):

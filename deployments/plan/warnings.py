@@ -88,7 +88,7 @@ def _to_be_measured(cards: Sequence[CardSeen], usable: Sequence[CardUsable]) -> 
 def _blocking(asked: PlanInput, serving: Serving, cards: Sequence[CardSeen]) -> list[dict[str, Any]]:
     found = [_unread(asked, card) for card in cards if card.used_mib is None]
     owners = port_owners(asked.facts, asked.port)
-    foreign = [] if isinstance(owners, Unknown) else sorted(owners - serving.pids)
+    foreign = [] if isinstance(owners, Unknown) else sorted(owners - serving.pids - _leaving(asked))
     if asked.new is not None and foreign:
         found.append(
             warning(
@@ -112,6 +112,11 @@ def _blocking(asked: PlanInput, serving: Serving, cards: Sequence[CardSeen]) -> 
             )
         )
     return found
+
+
+def _leaving(asked: PlanInput) -> frozenset[int]:
+    """The pids of a server that is gone by then."""
+    return frozenset() if asked.leaving is None else asked.leaving.serving.pids
 
 
 def _unread(asked: PlanInput, card: CardSeen) -> dict[str, Any]:
@@ -347,7 +352,7 @@ def _tight(asked: PlanInput, serving: Serving, cards: Sequence[CardSeen]) -> lis
                 )
             )
             continue
-        ours = memory_on(asked.facts, serving.pids, card.uuid)
+        ours = memory_on(asked.facts, serving.pids | _leaving(asked), card.uuid)
         if card.free_mib + (ours or 0) < card.need_mib and (ours is not None or not serving.processes):
             found.append(
                 warning(

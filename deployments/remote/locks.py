@@ -12,7 +12,7 @@ from django.utils import timezone
 from controlpanel.identity import panel_id
 from deployments.joblog import LeaseLost
 from deployments.lifecycle import ACTIVE
-from deployments.models import Job, Placement
+from deployments.models import Deployment, Job, Placement
 from deployments.remote.run import run, script_for
 from deployments.remote.script import Said
 from hosts.models import Host
@@ -68,24 +68,24 @@ def locked_by(said: Said) -> LockedByOther:
     return LockedByOther(uuid, panel, deployment, job, person, since)
 
 
-def take_cards(job: Job, *, fence: int, links: Links, tick: Callable[[], None]) -> LockedByOther | None:
-    """Lock the cards on the machine; returns who has one of them if somebody else does.
+def take_cards(job: Job, on: Deployment, *, fence: int, links: Links, tick: Callable[[], None]) -> LockedByOther | None:
+    """Lock the cards of ``on`` on the machine; returns who has one of them if somebody else does.
 
     Raises LeaseLost when a newer worker is there, LocksRefused when the machine cannot do it, TransportError.
     """
-    said = _run(job, "take", fence=fence, links=links, tick=tick)
+    said = _run(job, on, "take", fence=fence, links=links, tick=tick)
     return next((locked_by(line) for line in said if line.word == "locked"), None)
 
 
 def release_cards(job: Job, *, fence: int, links: Links, tick: Callable[[], None]) -> None:
     """Give the locks back; those of others are left alone, and so are all of them where newer work has been seen."""
-    _run(job, "release", fence=fence, links=links, tick=tick)
+    for deployment in job.subjects:
+        _run(job, deployment, "release", fence=fence, links=links, tick=tick)
 
 
-def _run(job: Job, mode: str, *, fence: int, links: Links, tick: Callable[[], None]) -> list[Said]:
-    assert job.deployment is not None
-    placement = job.deployment.placement
-    script = script_for(job.deployment, "locks", fence=fence, boot_id="", mode=mode, **lock_values(job, placement))
+def _run(job: Job, on: Deployment, mode: str, *, fence: int, links: Links, tick: Callable[[], None]) -> list[Said]:
+    placement = on.placement
+    script = script_for(on, "locks", fence=fence, boot_id="", mode=mode, **lock_values(job, placement))
     machine = placement.host.machine
     with links(machine) as transport:
         said = run(transport, script, timeout=TIMEOUT_SECONDS, tick=tick)

@@ -10,10 +10,11 @@ lock_places() {
     [ -w /run/lock/relaunch ] && PLACE=/run/lock/relaunch
 }
 
-# Ours is a lock of the same panel and deployment, whatever the job; and what an ended job of the panel has left.
+# Ours is a lock of the same panel and deployment, whatever the job; and what an ended job of the panel has left. A job
+# that replaces one deployment by another holds all of its locks in the name of the one that comes.
 is_ours() {
     case $1 in
-    "${HOLDER%%|*}|$DEPLOYMENT|"*) return 0 ;;
+    "${HOLDER%|*|*|*}|"*) return 0 ;;
     "${HOLDER%%|*}|"*) ;;
     *) return 1 ;;
     esac

@@ -13,6 +13,7 @@ from deployments.services.jobs import answer_gate, cancel_job, request_job, why_
 from deployments.services.modelfiles import request_model
 from deployments.services.profiles import add_revision, check_import, clone_profile, create_profile, import_profile
 from deployments.services.releasing import release, tidy_up_again
+from deployments.services.replacing import request_replacement
 from deployments.services.secrets import remove_secret, set_secret
 from deployments.services.traffic import request_put_back, say_it_is_back
 
@@ -41,6 +42,7 @@ __all__ = [
     "request_look",
     "request_model",
     "request_put_back",
+    "request_replacement",
     "say_it_is_back",
     "set_secret",
     "tidy_up_again",

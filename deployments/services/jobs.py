@@ -18,7 +18,7 @@ from controlpanel.live import hints
 from controlpanel.refusal import Refused
 from controlpanel.templatetags.words import duration
 from deployments import tasks
-from deployments.lifecycle import JobKind, JobState, ServiceState
+from deployments.lifecycle import GO_BACK, JobKind, JobState, ServiceState
 from deployments.models import CardClaim, Deployment, Gate, Job, JobStep, Placement, PortClaim, Revision
 from deployments.steps.recipes import RECIPES
 
@@ -38,16 +38,19 @@ def request_job(
     request_key: UUID,
     actor: User,
     address: str,
+    replaces: Deployment | None = None,
 ) -> Job:
     """Make a job; its first step is the plan, and nothing is touched before an approval.
+
+    ``replaces``: of a replacement, whose server goes; ``request_replacement`` has looked at both.
 
     The same ``request_key`` gives the same job. Raises Refused when the deployment, one of its cards or its port
     is in the hands of another job.
     """
     require(actor, Action.ASK)
     target = None if kind == JobKind.STOP else (revision or deployment.revision)
-    job = Job(kind=kind, reason=reason, request_key=request_key, revision=target)
-    job.way_back = way_back and kind == JobKind.RESTART
+    job = Job(kind=kind, reason=reason, request_key=request_key, revision=target, replaces=replaces)
+    job.way_back = way_back and kind in GO_BACK
     return insert_job(job, deployment, actor=actor, address=address)
 
 
@@ -69,14 +72,17 @@ def insert_job(
     job.ring_at = timezone.now() + RING_AGAIN
     try:
         with transaction.atomic():
+            if job.replaces is not None and Deployment.locked(job.replaces.pk).active_job is not None:
+                raise _busy(job.replaces)
             _insert(job, placement=Deployment.locked(deployment.pk).placement, given=given or {})
             detail = {"job": job.pk, "revision": str(job.revision), "reason": job.reason, **(given or {})}
+            detail |= {"replaces": job.replaces.name} if job.replaces is not None else {}
             audit.record(f"ask for {job.kind}", actor=actor, target=deployment, detail=detail, address=address)
             transaction.on_commit(lambda: tasks.ring(job.pk), robust=True)
     except IntegrityError as error:
         if (other := same_click.first()) is not None:
             return _same(other, kind=JobKind(job.kind), deployment=deployment)
-        raise _busy(deployment) from error
+        raise _busy(deployment, job.replaces) from error
     _tell(job)
     return job
 
@@ -120,28 +126,31 @@ def _insert(job: Job, *, placement: Placement, given: dict[str, Any]) -> None:
     job.host_name = placement.host.name
     job.save(force_insert=True)
     machine = placement.host.machine
-    CardClaim.objects.bulk_create(
-        CardClaim(job=job, machine=machine, gpu_uuid=uuid) for uuid in sorted(set(placement.gpu_uuids))
-    )
-    PortClaim.objects.create(job=job, host=placement.host, port=job.deployment.port)
+    places = [one.placement for one in job.subjects]
+    uuids = {uuid for place in places for uuid in place.gpu_uuids}
+    CardClaim.objects.bulk_create(CardClaim(job=job, machine=machine, gpu_uuid=uuid) for uuid in sorted(uuids))
+    ports = {one.port for one in job.subjects}
+    PortClaim.objects.bulk_create(PortClaim(job=job, host=placement.host, port=port) for port in sorted(ports))
     JobStep.objects.bulk_create(
         JobStep(job=job, position=position, name=name, data={} if position else given)
         for position, name in enumerate(RECIPES[JobKind(job.kind)])
     )
 
 
-def _busy(deployment: Deployment) -> Refused:
-    """Say which job is in the way."""
-    own = deployment.active_job
-    if own is not None:
-        return wait_for(own, f"{own.requested_by_name} has already asked for a {own.kind} of {deployment}.")
-    placement = deployment.placement
-    card = CardClaim.objects.filter(machine=placement.host.machine, gpu_uuid__in=placement.gpu_uuids).first()
-    claim = card or PortClaim.objects.filter(host=placement.host, port=deployment.port).first()
-    if claim is None:
-        return Refused("Another job has just ended here.", hint="Try again.")
-    what = f"a card of {deployment}" if card is not None else f"port {deployment.port}"
-    return wait_for(claim.job, f"A {claim.job.kind} of {claim.job.deployment_name} holds {what}.")
+def _busy(*deployments: Deployment | None) -> Refused:
+    """Say which job is in the way of one of them: one of its own first."""
+    wanted = [one for one in deployments if one is not None]
+    for deployment in wanted:
+        if (own := deployment.active_job) is not None:
+            return wait_for(own, f"{own.requested_by_name} has already asked for a {own.kind} of {deployment}.")
+    for deployment in wanted:
+        placement = deployment.placement
+        card = CardClaim.objects.filter(machine=placement.host.machine, gpu_uuid__in=placement.gpu_uuids).first()
+        claim = card or PortClaim.objects.filter(host=placement.host, port=deployment.port).first()
+        if claim is not None:
+            what = f"a card of {deployment}" if card is not None else f"port {deployment.port}"
+            return wait_for(claim.job, f"A {claim.job.kind} of {claim.job.deployment_name} holds {what}.")
+    return Refused("Another job has just ended here.", hint="Try again.")
 
 
 def wait_for(job: Job, why: str) -> Refused:
@@ -232,7 +241,7 @@ def why_not_answer(job: Job, action: Action, actor: User) -> str:
     if not may(actor, action) and not (action == Action.ASK and may(actor, Action.APPROVE)):
         return f"This needs a role that may {action.replace('_', ' ')}."
     own = job.requested_by_id == actor.pk and action in (Action.APPROVE, Action.CONFIRM_KILL)
-    if own and (job.deployment is None or not job.deployment.requester_may_approve):
+    if own and (job.deployment is None or not all(one.requester_may_approve for one in job.subjects)):
         return "Somebody else must decide: this deployment's policy does not let the requester do it."
     return ""
 

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 from django.contrib.auth.models import User
 from django.db import transaction
+from django.db.models import Q
 from django.utils import timezone
 
 from controlpanel import audit
@@ -58,7 +59,8 @@ def release(deployment: Deployment, *, typed_name: str = "", actor: User, addres
 
 def _refuse_while_on_its_way(deployment: Deployment) -> None:
     """Raises Refused where a start may still arrive, or a stop, which would end what is to run on."""
-    sent = Effect.objects.filter(job__deployment=deployment, kind__in=NEVER_LATE, finished_at=None)
+    about = Q(job__deployment=deployment) | Q(job__replaces=deployment)
+    sent = Effect.objects.filter(about, kind__in=NEVER_LATE, finished_at=None)
     late = sent.filter(intended_at__gt=timezone.now() - LATEST_ARRIVAL).first()
     if late is not None:
         what = "launch" if late.kind == EffectKind.LAUNCH else "stop"

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from datetime import timedelta
 from enum import StrEnum
 from functools import cached_property, partial
@@ -38,6 +39,7 @@ from deployments.models import (
     Revision,
 )
 from deployments.models.job import Claim
+from deployments.steps.recipes import ENDS
 from hosts.models import Gpu, Host
 from hosts.transport.base import Transport
 
@@ -45,7 +47,7 @@ RENEW_SECONDS = 1.0
 EXACT = frozenset({"through"})
 """Of a step's facts: a command that is carried out as it stands, of names and paths."""
 CHECK_FIELDS = ("label", "status", "value", "limit", "detail", "source", "measured_at")
-JOB_RELATED = ("deployment__profile", "revision__profile", "previous_revision__profile")
+JOB_RELATED = ("deployment__profile", "replaces__profile", "revision__profile", "previous_revision__profile")
 
 
 class Afterwards(StrEnum):
@@ -56,6 +58,14 @@ class Afterwards(StrEnum):
     STOP = "stop"
     """That, and where there is nothing to start again, end what was launched."""
     NOTHING = "nothing"
+
+
+def _subject_of(job: Job, step: JobStep) -> Deployment:
+    """What a step is about: of a replacement first the server that goes, then the one that comes."""
+    assert job.deployment is not None
+    if job.replaces is None:
+        return job.deployment
+    return job.replaces if (step.name in ENDS) != step.way_back else job.deployment
 
 
 class StepFailed(Exception):
@@ -132,9 +142,9 @@ class StepContext:
         self.step = step
         self.log = log
         self.job: Job = before.job if before else Job.objects.select_related(*JOB_RELATED).get(pk=claim.job_id)
-        assert self.job.deployment is not None
-        self.deployment: Deployment = self.job.deployment
-        self.placement: Placement = before.placement if before else self.deployment.placement
+        self.deployment: Deployment = _subject_of(self.job, step)
+        known = before is not None and before.deployment == self.deployment
+        self.placement: Placement = before.placement if before and known else self.deployment.placement
         self.host: Host = self.placement.host
         self.links = links
         self._told_to_stop = told_to_stop
@@ -151,6 +161,23 @@ class StepContext:
         revision = (self.job.previous_revision if self.step.way_back else None) or self.job.revision
         assert revision is not None
         return revision
+
+    def about(self, deployment: Deployment) -> StepContext:
+        """The same step, seen from another deployment that the job changes."""
+        if deployment == self.deployment:
+            return self
+        other = copy(self)
+        other.__dict__.pop("gpus", None)
+        other.deployment, other.placement = deployment, deployment.placement
+        other.host = other.placement.host
+        return other
+
+    @property
+    def stopped(self) -> StepContext:
+        """The step seen from the deployment whose server this round has stopped: of a replacement the other one."""
+        if self.job.replaces is None or self.job.deployment is None:
+            return self
+        return self.about(self.job.deployment if self.step.way_back else self.job.replaces)
 
     @cached_property
     def gpus(self) -> list[Gpu]:

@@ -21,7 +21,7 @@ def lock_on_node(ctx: StepContext, *, nothing_done: str = "") -> None:
         on=machine,
     )
     try:
-        other = take_cards(ctx.job, fence=ctx.claim.fence, links=ctx.links, tick=ctx.tick)
+        other = take_cards(ctx.job, ctx.deployment, fence=ctx.claim.fence, links=ctx.links, tick=ctx.tick)
     except LocksRefused as error:
         effect.done(str(error))
         raise StepFailed(f"{error} {nothing_done}".strip(), hint=f"Mend that on {machine}, then try again.") from error

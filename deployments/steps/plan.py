@@ -19,6 +19,7 @@ TITLES = {
     JobKind.RESTART: "Approve and restart",
     JobKind.START: "Approve and start",
     JobKind.STOP: "Approve and stop",
+    JobKind.REPLACE: "Approve and replace",
 }
 
 
@@ -31,7 +32,11 @@ def plan(ctx: StepContext) -> None:
     ctx.say(f"Looking at {ctx.host} to make the plan.")
     made = make(ctx)
     _refuse_if_blocked(made)
-    raise ask_for_approval(ctx, made, title=f"{TITLES[JobKind(ctx.job.kind)]} {ctx.deployment}?")
+    raise ask_for_approval(ctx, made, title=f"{TITLES[JobKind(ctx.job.kind)]} {_what(ctx)}?")
+
+
+def _what(ctx: StepContext) -> str:
+    return f"{ctx.job.replaces} by {ctx.job.deployment}" if ctx.job.replaces else str(ctx.deployment)
 
 
 def _refuse_if_blocked(made: Plan) -> None:
@@ -56,8 +61,9 @@ def make(ctx: StepContext, *, adopt: bool = True) -> Plan:
 
 def ask_for_approval(ctx: StepContext, made: Plan, *, title: str, changed: list[str] | None = None) -> GateOpened:
     """Keep the plan with the job and open its gate."""
-    tell_requests(ctx, made)
-    launch = ctx.live_launch()
+    ending = ctx.stopped
+    tell_requests(ending, made)
+    launch = ending.live_launch()
     return ctx.ask(
         "plan",
         title=title,
@@ -69,7 +75,7 @@ def ask_for_approval(ctx: StepContext, made: Plan, *, title: str, changed: list[
                 "label": TITLES[JobKind(ctx.job.kind)],
                 "action": "approve",
                 "danger": bool(made.data["stops"]),
-                "detail": _cost(ctx, made.data),
+                "detail": _cost(ending, made.data),
             },
             {"key": "discard", "label": "Discard this plan", "action": "ask", "detail": "Nothing is done."},
         ],

@@ -9,9 +9,13 @@ RECIPES: dict[JobKind, tuple[str, ...]] = {
     JobKind.START: ("plan", "verify", "launch", "check"),
     JobKind.STOP: ("plan", "drain", "stop", "verify"),
     JobKind.BENCHMARK: ("benchmark",),
+    JobKind.REPLACE: ("plan", "drain", "stop", "verify", "launch", "check"),
     JobKind.PUT_BACK: ("put back",),
 }
 """What neither stops nor starts a server has no plan to approve."""
+
+ENDS = ("drain", "stop")
+"""Of a replacement: the steps that are about the server that goes; on the way back that is the new one."""
 
 STOP_AGAIN = ("stop",)
 """Appended when a person has decided to stop what was launched, and there is nothing to start again."""

@@ -89,7 +89,7 @@ def stopped_of(ctx: StepContext, record: Record | None) -> Stopped | None:
     """The record of a stop, with the launches by which a process is told to be this deployment's or another's."""
     if record is None or not record.processes:
         return None
-    return Stopped(record, launches_of_others(ctx), frozenset(launches_of(ctx)))
+    return Stopped(record, launches_of_others(ctx.stopped), frozenset(launches_of(ctx.stopped)))
 
 
 def left_over_of(ctx: StepContext, facts: HostFacts, record: Record | None) -> tuple[LeftOver, ...]:
@@ -116,7 +116,7 @@ def _back(ctx: StepContext, facts: HostFacts, in_the_way: frozenset[int], stoppe
         with_details(ctx, facts, pids),
         stopped,
         in_the_way=in_the_way,
-        is_server=ctx.engine.recognises,
+        is_server=ctx.stopped.engine.recognises,
         is_same=lambda command: bool(command) and ctx.log.hide(command) == stopped.record.command,
     )
 

@@ -40,8 +40,9 @@ def _tool(ctx: StepContext, way: Way) -> list[str]:
 
 
 def _start(ctx: StepContext) -> dict[str, Any]:
+    """Of a replacement: as the new server is started, or as the old one was that is started again."""
     plan = ctx.job.plan or {}
-    return plan.get("start") or {}
+    return plan.get("back" if ctx.deployment == ctx.job.replaces else "start") or {}
 
 
 def written_first(ctx: StepContext) -> str:

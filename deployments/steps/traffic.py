@@ -48,9 +48,8 @@ def take_out(ctx: StepContext) -> None:
         return
     if not ctx.job.touched:
         approve_anew_if_stale(ctx)
-    _write(ctx, {**_new_mark(ctx), "why": UNANSWERED})
     try:
-        _run(ctx, hook, Moment.TAKE_OUT)
+        _run(ctx, hook, Moment.TAKE_OUT, meanwhile={**_new_mark(ctx), "why": UNANSWERED})
     except HookFailed as error:
         _write(ctx, {**_new_mark(ctx), "why": error.message} if error.reached else before)
         raise _ask(ctx, hook, error) from error
@@ -102,13 +101,18 @@ def _write(ctx: StepContext, mark: dict[str, Any]) -> None:
         Deployment.objects.filter(pk=ctx.deployment.pk).update(out_of_router=mark)
 
 
-def _run(ctx: StepContext, hook: Hook, moment: Moment) -> None:
-    """Run it under an intent of its own, its answer in the job's log. Raises HookFailed, TransportError."""
+def _run(ctx: StepContext, hook: Hook, moment: Moment, *, meanwhile: dict[str, Any] | None = None) -> None:
+    """Run it under an intent of its own, its answer in the job's log. Raises HookFailed, TransportError.
+
+    ``meanwhile``: the mark from just before it is sent until its answer is known.
+    """
     try:
         key = secrets.router_key(ctx.deployment) if hook.needs_key else ""
     except CannotUnseal as error:
         raise HookFailed(f"{error.message} {error.hint}", reached=False) from error
     effect = ctx.effect(EFFECTS[moment], command=str(hook), target={"how": hook.how})
+    if meanwhile is not None:
+        _write(ctx, meanwhile)
     try:
         said = _command(ctx, hook) if hook.how == How.COMMAND else _request(ctx, hook, key)
     except HookFailed as error:

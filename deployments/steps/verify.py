@@ -276,9 +276,9 @@ def _free(ctx: StepContext, last: Round, boot_id: str) -> None:
             Gpu.objects.filter(host=ctx.host, uuid=card.uuid, baseline_mib=None).update(baseline_mib=card.used_mib)
     memory = {card.uuid: card.used_mib for card in last.cards}
     needs = {card.uuid: card.need_mib for card in last.cards if card.shared}
-    if ctx.job.kind == JobKind.STOP:
+    if ctx.job.kind in (JobKind.STOP, JobKind.REPLACE):
         with ctx.writing():
-            Deployment.objects.filter(pk=ctx.deployment.pk).update(
+            Deployment.objects.filter(pk=ctx.stopped.deployment.pk).update(
                 state=ServiceState.STOPPED, state_since=timezone.now(), state_detail=f"stopped by job {ctx.job.pk}"
             )
     ctx.finish(_summary(last), memory=memory, needs=needs, boot_id=boot_id, verified_at=timezone.now().isoformat())

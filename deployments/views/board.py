@@ -7,7 +7,7 @@ from datetime import timedelta
 from functools import cached_property
 from typing import Any
 
-from django.db.models import OuterRef, QuerySet, Subquery
+from django.db.models import OuterRef, Q, QuerySet, Subquery
 from django.utils import timezone
 
 from deployments.compared import comparable, differing, found_settings, in_words
@@ -127,7 +127,8 @@ def rows(deployments: QuerySet[Deployment] | None = None) -> list[Row]:
     )
     keys = [deployment.pk for deployment in found]
     cards = _cards()
-    active = {job.deployment_id: job for job in jobs_now().filter(deployment__in=keys)}
+    now = list(jobs_now().filter(Q(deployment__in=keys) | Q(replaces__in=keys)))
+    active = {key: job for job in now for key in (job.deployment_id, job.replaces_id)}
     last = {job.deployment_id: job for job in last_jobs().filter(deployment__in=keys)}
     live = Launch.objects.filter(deployment__in=keys, state__in=LIVE_LAUNCH).select_related("revision__profile")
     launches = {launch.deployment_id: launch for launch in live}
@@ -187,7 +188,9 @@ def _spare(gpu: Gpu) -> SpareCard:
 
 def open_gates() -> QuerySet[Gate]:
     """The questions that wait for a person, oldest first."""
-    return Gate.objects.filter(answered_at=None, job__state=JobState.WAITING).select_related("job__deployment", "step")
+    return Gate.objects.filter(answered_at=None, job__state=JobState.WAITING).select_related(
+        "job__deployment", "job__replaces", "step"
+    )
 
 
 def troubled_hosts() -> QuerySet[Host]:
@@ -197,7 +200,8 @@ def troubled_hosts() -> QuerySet[Host]:
 
 def news(now: list[Job] | None = None) -> list[Job]:
     """The last jobs of deployments that ended badly within a day, where nothing is under way (``now``) since."""
-    busy = {job.deployment_id for job in (jobs_now() if now is None else now)}
+    now = list(jobs_now()) if now is None else now
+    busy = {key for job in now for key in (job.deployment_id, job.replaces_id)}
     recent = last_jobs().filter(state__in=BAD_ENDS, ended_at__gt=timezone.now() - RECENT)
     return [job for job in recent if job.deployment_id not in busy and _is_bad_end(job)]
 

@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib import messages
+from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
@@ -20,7 +21,7 @@ from deployments.address import Address, address_of
 from deployments.compared import drift
 from deployments.engines.registry import ENGINES
 from deployments.forms import DeploymentForm
-from deployments.models import Deployment, Launch, Revision
+from deployments.models import Deployment, Job, Launch, Revision
 from deployments.views import board
 from deployments.views.cardchoices import card_choices
 from deployments.views.measured import measured, proof
@@ -192,7 +193,9 @@ def _context(pk: int) -> dict[str, Any]:
         "measured": measured(row.deployment),
         "proof": proof(row.deployment, row.launch),
         "launches": found.launches.select_related("revision__profile", "job")[:SHOWN],
-        "jobs": found.jobs.select_related("revision__profile").prefetch_related("steps", "gates")[:SHOWN],
+        "jobs": Job.objects.filter(Q(deployment=found) | Q(replaces=found))
+        .select_related("replaces", "revision__profile")
+        .prefetch_related("steps", "gates")[:SHOWN],
     }
 
 

@@ -101,7 +101,6 @@ def _ways_out(job: Job, action: Action, *, user: Person) -> WaysOut:
 
 
 def _choice(job: Job, choice: dict[str, Any], *, user: Person) -> Choice:
-    production = job.deployment is not None and job.deployment.production
     danger = bool(choice.get("danger"))
     return Choice(
         key=choice["key"],
@@ -109,7 +108,7 @@ def _choice(job: Job, choice: dict[str, Any], *, user: Person) -> Choice:
         detail=choice.get("detail", ""),
         danger=danger,
         needs_reason=bool(choice.get("needs_reason")),
-        needs_name=production and (danger or choice["key"] == "approve"),
+        needs_name=job.guarded is not None and (danger or choice["key"] == "approve"),
         refusal=_refusal(job, choice, user=user),
     )
 

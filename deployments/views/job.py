@@ -64,9 +64,9 @@ def answer(request: HttpRequest, pk: int, gate_pk: int) -> HttpResponse:
 
 def _check_name(request: HttpRequest, gate: Gate, *, choice: str) -> None:
     """On production what stops or kills something needs the deployment's name, typed."""
-    deployment = gate.job.deployment
+    deployment = gate.job.guarded
     option: dict[str, Any] = next((option for option in gate.choices if option["key"] == choice), {})
-    if deployment is None or not deployment.production or not (choice == "approve" or option.get("danger")):
+    if deployment is None or not (choice == "approve" or option.get("danger")):
         return
     if request.POST.get("typed_name", "").strip() != deployment.name:
         raise services.Refused(
@@ -90,7 +90,7 @@ def cancel(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 def _job(pk: int) -> Job:
-    jobs = Job.objects.select_related("deployment", "revision__profile", "previous_revision__profile")
+    jobs = Job.objects.select_related("deployment", "replaces", "revision__profile", "previous_revision__profile")
     return get_object_or_404(jobs.prefetch_related("steps", "gates"), pk=pk)
 
 
@@ -104,7 +104,6 @@ def _page(request: HttpRequest, job: Job, *, status: int = 200, **more: Any) -> 
 
 
 def _context(request: HttpRequest, job: Job) -> dict[str, Any]:
-    deployment = job.deployment
     return {
         "job": job,
         "word": job_word(job),
@@ -113,7 +112,7 @@ def _context(request: HttpRequest, job: Job) -> dict[str, Any]:
         "steps": job.steps.prefetch_related("checks", "effects", "gates"),
         "goes_back": any(step.way_back and step.name == "launch" for step in job.steps.all()),
         "may_cancel": job.is_active and not job.cancel_requested_by and _may_cancel(request),
-        "gpus": deployment.place.gpus if deployment and deployment.place else [],
+        "gpus": list(dict.fromkeys(gpu for one in job.subjects if one.place for gpu in one.place.gpus)),
         **outcome(job),
     }
 

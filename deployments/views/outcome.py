@@ -8,7 +8,7 @@ from typing import Any
 from django.urls import reverse
 
 from deployments import going_back
-from deployments.lifecycle import JobKind, JobState, StepState
+from deployments.lifecycle import LEAVE_THE_SERVER, JobKind, JobState, StepState
 from deployments.models import Benchmark, Job, Launch
 from deployments.views.measured import beside_proven
 from deployments.views.starting import starting
@@ -38,7 +38,7 @@ def outcome(job: Job) -> dict[str, Any]:
         "look_first": _host_to_look_at(job) if failed else None,
         "plan_again": _plan_again(job),
         "missed": not job.is_active and job.state != JobState.SUCCEEDED,
-        "retry_proven": failed and proven is not None and job.kind != JobKind.BENCHMARK,
+        "retry_proven": failed and proven is not None and job.kind not in LEAVE_THE_SERVER,
         "in_effect": in_effect(launch.effective if launch else {}),
         "memory": _memory(launch) if launch else [],
         "measured": _measured(job),
@@ -61,8 +61,11 @@ def _host_to_look_at(job: Job) -> Host | None:
 
 def _plan_again(job: Job) -> str:
     """The address of the form that asks for the same once more."""
-    if job.deployment_id is None:
+    if job.deployment_id is None or job.kind == JobKind.PUT_BACK:
         return ""
+    if job.kind == JobKind.REPLACE:
+        replaced = job.replaces_id
+        return f"{reverse('deployments:replace', args=[replaced])}?by={job.deployment_id}" if replaced else ""
     number = f"?revision={job.revision.number}" if job.revision else ""
     return reverse(f"deployments:plan_{job.kind}", args=[job.deployment_id]) + number
 

@@ -14,6 +14,7 @@ DOING = {
     JobKind.START: "Starting",
     JobKind.STOP: "Stopping",
     JobKind.BENCHMARK: "Measuring",
+    JobKind.REPLACE: "Replacing",
     JobKind.PUT_BACK: "Putting back",
 }
 STEP_TITLES = {

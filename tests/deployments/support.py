@@ -137,15 +137,16 @@ class FakeHost:
 
     def _probe(self, call: Call) -> Reply:
         paths = tuple(word.removeprefix("path=") for word in call.argv if word.startswith("path="))
+        ports = tuple(int(word.removeprefix("port=")) for word in call.argv if word.startswith("port="))
         if not any(word.startswith("every=") for word in call.argv):
-            return self._happens("probe", lambda: answer(self.machine.sections(paths))(call))
+            return self._happens("probe", lambda: answer(self.machine.sections(paths, ports))(call))
         token = call.stdin.partition(b"\n")[0].removeprefix(b"TOKEN=").decode()
 
         def frames() -> Reply:
             made = []
             for _ in range(ROUNDS):
                 self.before.get("round", lambda: None)()
-                made.append(frame_bytes(token, asked_for(call, self.machine.sections(paths))))
+                made.append(frame_bytes(token, asked_for(call, self.machine.sections(paths, ports))))
             return Reply(chunks=tuple(made))
 
         return self._happens("watch", frames)
@@ -272,26 +273,31 @@ class FakeHost:
             if values["MODE_LAUNCH"] == "abandon":
                 self.launches[launch] = "abandoned"
             else:
-                self.launches[launch] = self._begin(launch)
+                self.launches[launch] = self._begin(launch, port=int(values["PORT"]), uuids=values["CARDS"].split())
         if self.launches[launch] == "abandoned":
             return ["abandoned"]
         asked = [*values["LIMITS"].split(), *values["NEEDS"].split()]
         memory = [f"memory {word.split('=')[0]} {self.used_before.get(word.split('=')[0], 4)}" for word in asked]
         return [*memory, *self.launches[launch].splitlines(), f"started /root/.relaunch/{launch}"]
 
-    def _begin(self, launch: str) -> str:
+    def _begin(self, launch: str, *, port: int, uuids: list[str]) -> str:
         self.used_before = {uuid: used if isinstance(used, int) else 4 for uuid, used in self.machine.cards.items()}
         pid = next(self._pids)
-        worker = Proc(pid + 1, pid * 10 + 1, "sglang::schedul", parent=pid, cards=(0, 1))
+        worker = Proc(pid + 1, pid * 10 + 1, "sglang::schedul", parent=pid, cards=self._minors(uuids))
         if self.exit_code is None:
             self.machine.add(
-                Proc(pid, pid * 10, command=SGLANG, port=30000, marker=launch),
+                Proc(pid, pid * 10, command=SGLANG, port=port, marker=launch),
                 replace(worker, marker=launch, memory=self.uses),
             )
             self.machine.cards = {
-                uuid: self.uses if used == 4 else self.uses + used for uuid, used in self.used_before.items()
+                uuid: used if uuid not in uuids else self.uses if used == 4 else self.uses + used
+                for uuid, used in self.used_before.items()
             }
         return f"record pid {pid}\nrecord start {pid * 10}\nrecord boot {self.machine.boot}\nrecord pidns pid:[1]"
+
+    def _minors(self, uuids: list[str]) -> tuple[int, ...]:
+        """Of the cards that a server was started for."""
+        return tuple(self.machine.minor(n) for n, uuid in enumerate(self.machine.cards) if uuid in uuids)
 
     def _follow(self, values: dict[str, str]) -> list[str]:
         text = self.log.encode()[int(values["OFFSET"]) :].decode()

@@ -136,7 +136,7 @@ def test_a_monitor_that_has_lost_the_host_stores_nothing(deployment: Deployment,
 def test_what_is_found_after_a_job_has_begun_is_not_stored(deployment: Deployment, host: FakeHost) -> None:
     work: list[Callable[[], None]] = []
     look(deployment, host.machine, DeploymentWatcher(Finder(submit=work.append)))
-    make_job(deployment, state=JobState.RUNNING)
+    make_job(make_deployment(), state=JobState.RUNNING, replaces=deployment)
     work[0]()
     assert Deployment.objects.get(pk=deployment.pk).found == {}
 

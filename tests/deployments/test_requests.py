@@ -14,7 +14,7 @@ from django.utils import timezone
 from controlpanel import audit
 from controlpanel.models import AuditEntry
 from deployments import services
-from deployments.lifecycle import JobKind, JobState, StepState
+from deployments.lifecycle import GO_BACK, JobKind, JobState, StepState
 from deployments.models import CardClaim, Gate, Job, PortClaim
 from deployments.services import Refused
 from deployments.steps.recipes import RECIPES
@@ -49,7 +49,7 @@ def test_a_job_comes_with_its_steps_claims_and_audit_entry(ask: Ask, kind: JobKi
     assert {claim.gpu_uuid for claim in job.card_claims.all()} == set(deployment.placement.gpu_uuids)
     assert [claim.port for claim in job.port_claims.all()] == [30000]
     assert job.revision == (None if kind == JobKind.STOP else deployment.revision)
-    assert job.way_back == (kind == JobKind.RESTART)
+    assert job.way_back == (kind in GO_BACK)
     assert actions() == [f"ask for {kind}"]
     assert AuditEntry.objects.get().address == "10.0.0.9"
 

@@ -16,6 +16,7 @@ from deployments.lifecycle import EffectKind, JobKind, JobState, ServiceState
 from deployments.models import Deployment, Effect
 from deployments.plan.passing import ROUTER_KEY
 from deployments.services import Refused
+from deployments.steps import traffic
 from deployments.traffic.hook import KEY
 from lab.router import Router
 from tests.deployments.support import OOM, READY, Story
@@ -80,7 +81,7 @@ def test_out_before_anything_is_stopped_and_back_after_the_check(behind: Story) 
 
 
 def test_a_request_goes_to_the_router_with_its_key_and_nobody_sees_it(
-    serving: Story, router: Router, operator: User
+    serving: Story, router: Router, operator: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     router.key = "s3cret-router-key"
     actor = User.objects.get(username="approver")
@@ -100,6 +101,10 @@ def test_a_request_goes_to_the_router_with_its_key_and_nobody_sees_it(
     router.key = "another-key-since"  # it now repeats in its refusal what it was sent
     assert approved(serving).work_on().state == JobState.WAITING
     assert "s3cret-router-key" not in serving.log() + serving.gate.text and "answered 401" in serving.gate.text
+    monkeypatch.setattr(traffic, "SHOWN", serving.gate.text.index("Bearer ") + len("Bearer s3c"))
+    serving.answer("again")
+    serving.work_on()
+    assert "s3c" not in serving.log() + serving.gate.text, "masked before the cut"
 
 
 def test_a_key_that_is_not_set_is_said_before_anything(serving: Story, router: Router) -> None:
@@ -130,7 +135,7 @@ def test_a_start_puts_back_only_what_was_taken_out(idle: Story) -> None:
 def test_a_stop_leaves_it_out_on_purpose_and_the_next_start_puts_it_back(behind: Story, client: Client) -> None:
     assert approved(behind, JobKind.STOP).work_on().state == JobState.SUCCEEDED
     assert mark(behind)["meant"] and mark(behind)["job"] == behind.job.pk
-    assert "It stays out of its router until its next start." in behind.job.summary
+    assert f"{behind.deployment} stays out of its router until its next start." in behind.job.summary
     client.force_login(User.objects.get(username="operator"))
     assert "Still out of the router" not in client.get("/").content.decode()
     assert approved(behind, JobKind.START).work_on().state == JobState.SUCCEEDED, behind.job.summary

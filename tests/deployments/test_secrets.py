@@ -117,6 +117,14 @@ def test_each_engine_takes_its_key_in_its_own_way(administrator: User) -> None:
         put(of_engine("sglang"), administrator, name=API_KEY, value="-looks-like-a-flag")
 
 
+def test_those_of_a_server_that_is_replaced_are_hidden_too(deployment: Deployment, administrator: User) -> None:
+    put(deployment, administrator)
+    job = make_job(make_deployment(), state=JobState.RUNNING, replaces=deployment)
+    assert VALUE in secrets.values_to_hide(job.pk)
+    with pytest.raises(Refused, match="not changed while a job"):
+        put(deployment, administrator, value=OTHER_VALUE)
+
+
 def test_they_stay_while_a_job_goes_on(deployment: Deployment, administrator: User) -> None:
     put(deployment, administrator)
     make_job(deployment, state=JobState.UNKNOWN)

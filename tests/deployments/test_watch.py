@@ -110,8 +110,12 @@ def test_what_cannot_be_seen_changes_nothing(serving: Deployment, section: str) 
     assert Launch.objects.get().state == LaunchState.SERVING
 
 
-def test_a_job_at_work_is_left_alone(serving: Deployment) -> None:
-    make_job(serving, state=JobState.RUNNING)
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_job_at_work_is_left_alone(serving: Deployment, replaced: bool) -> None:
+    if replaced:
+        make_job(make_deployment(), state=JobState.RUNNING, replaces=serving)
+    else:
+        make_job(serving, state=JobState.RUNNING)
     assert seen(serving, idle_machine())[0] == ServiceState.UNKNOWN
     assert Launch.objects.get().state == LaunchState.SERVING
     DeploymentWatcher().lost(held(serving), "gone")

@@ -47,6 +47,7 @@ def _pages(deployment: Any, host: Any, revision: Any) -> dict[str, str]:
         "benchmark_form": f"{own}benchmark/",
         "clone": f"{own}clone/",
         "clone_check": _clone_check(deployment),
+        "replace": f"{own}replace/",
         "profiles": "/profiles/",
         "profile_new": "/profiles/new/",
         "profile_import": "/profiles/import/",
