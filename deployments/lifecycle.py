@@ -80,6 +80,14 @@ class JobKind(StrEnum):
     BENCHMARK = "benchmark"
 
 
+class StandingKind(StrEnum):
+    """What a standing approval is for."""
+
+    AFTER_CRASH = "after a crash"
+    TUNING = "tuning"
+    WHEN_IDLE = "when idle"
+
+
 class EffectKind(StrEnum):
     """What was done on a host, as it is shown and looked for."""
 

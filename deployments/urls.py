@@ -16,6 +16,7 @@ from deployments.views import (
     releasing,
     secrets,
     servers,
+    standing,
     whatif,
 )
 
@@ -56,6 +57,8 @@ urlpatterns = [
     path("deployments/<int:pk>/stop/", jobplan.ask, {"kind": JobKind.STOP}, name="plan_stop"),
     path("deployments/<int:pk>/benchmark/", benchmark.ask, name="plan_benchmark"),
     path("deployments/<int:pk>/unproven/", deployments.unproven, name="unproven"),
+    path("deployments/<int:pk>/standing/", standing.allow, name="standing_allow"),
+    path("standing/<int:pk>/revoke/", standing.revoke, name="standing_revoke"),
     path("launches/<uuid:pk>/proven/", deployments.proven, name="proven"),
     path("jobs/", history.jobs, name="jobs"),
     path("jobs/export.csv", history.export, {"kind": "csv"}, name="jobs_csv"),

@@ -11,6 +11,7 @@ from django.db.models import Exists
 from django.utils import timezone
 
 from controlpanel.live import hints
+from deployments import after_crash
 from deployments.engines.registry import ENGINES
 from deployments.finding import Finder, forget
 from deployments.lifecycle import ACTIVE, LaunchState, ServiceState
@@ -84,6 +85,7 @@ class DeploymentWatcher:
             else:
                 forget(watched.deployment, host)
                 _judge_without_launch(watched.deployment, host, found)
+                after_crash.consider(watched.deployment, host)
 
     def lost(self, host: Host, reason: str) -> None:
         """Unreachable means unknown: users may still be served."""
@@ -137,7 +139,7 @@ def _judge(
         why = "the host has booted" if not same_boot else "its process is gone"
         serving = Launch.objects.filter(_held(host), pk=launch.pk, state__in=RUNS)
         if serving.exclude(deployment__jobs__state__in=ACTIVE).update(
-            state=LaunchState.ENDED, ended_at=timezone.now(), end_reason=f"found ended: {why}"
+            state=LaunchState.ENDED, ended_at=timezone.now(), end_reason=f"found ended: {why}", crashed=True
         ):
             _set(launch.deployment, host, ServiceState.CRASHED, f"It ended outside a job: {why}.")
     elif others.port:

@@ -14,11 +14,14 @@ from deployments.services.modelfiles import request_model
 from deployments.services.profiles import add_revision, check_import, clone_profile, create_profile, import_profile
 from deployments.services.releasing import release, tidy_up_again
 from deployments.services.secrets import remove_secret, set_secret
+from deployments.services.standing import allow_after_crash
+from deployments.services.standing import revoke as revoke_standing
 
 __all__ = [
     "Refused",
     "add_revision",
     "adopt",
+    "allow_after_crash",
     "answer_gate",
     "attach",
     "cancel_job",
@@ -39,6 +42,7 @@ __all__ = [
     "request_job",
     "request_look",
     "request_model",
+    "revoke_standing",
     "set_secret",
     "tidy_up_again",
     "unmark_proven",

@@ -62,23 +62,30 @@ def insert_job(
     same_click = Job.objects.filter(requested_by=actor, request_key=job.request_key)
     if (other := same_click.first()) is not None:
         return _same(other, kind=JobKind(job.kind), deployment=deployment)
-    refuse_released(deployment)
-    _check_target(deployment, job.revision)
-    job.deployment, job.deployment_name = deployment, deployment.name
+    check_target(deployment, job.revision)
     job.requested_by, job.requested_by_name = actor, actor.get_username()
-    job.ring_at = timezone.now() + RING_AGAIN
     try:
-        with transaction.atomic():
-            _insert(job, placement=Deployment.locked(deployment.pk).placement, given=given or {})
-            detail = {"job": job.pk, "revision": str(job.revision), "reason": job.reason, **(given or {})}
-            audit.record(f"ask for {job.kind}", actor=actor, target=deployment, detail=detail, address=address)
-            transaction.on_commit(lambda: tasks.ring(job.pk), robust=True)
+        store_job(job, deployment, given=given or {}, actor=actor, address=address)
     except IntegrityError as error:
         if (other := same_click.first()) is not None:
             return _same(other, kind=JobKind(job.kind), deployment=deployment)
         raise _busy(deployment) from error
-    _tell(job)
     return job
+
+
+def store_job(job: Job, deployment: Deployment, *, given: dict[str, Any], actor: User | None, address: str) -> None:
+    """The job with its claims, steps and audit entry; a worker is rung for it. ``actor`` None: the panel itself.
+
+    Raises IntegrityError when another job is in the way.
+    """
+    job.deployment, job.deployment_name = deployment, deployment.name
+    job.ring_at = timezone.now() + RING_AGAIN
+    with transaction.atomic():
+        _insert(job, placement=Deployment.locked(deployment.pk).placement, given=given)
+        detail = {"job": job.pk, "revision": str(job.revision), "reason": job.reason, **given}
+        audit.record(f"ask for {job.kind}", actor=actor, target=deployment, detail=detail, address=address)
+        transaction.on_commit(lambda: tasks.ring(job.pk), robust=True)
+    _tell(job)
 
 
 def _same(job: Job, *, kind: JobKind, deployment: Deployment) -> Job:
@@ -98,7 +105,9 @@ def refuse_released(deployment: Deployment) -> None:
         )
 
 
-def _check_target(deployment: Deployment, target: Revision | None) -> None:
+def check_target(deployment: Deployment, target: Revision | None) -> None:
+    """Raises Refused where no job can run, or not with this revision."""
+    refuse_released(deployment)
     host = deployment.placement.host
     if host.look_only:
         raise Refused(f"{host} is look-only.", hint="Jobs cannot run there.")

@@ -1,0 +1,20 @@
+"""The standing approvals of a deployment, of a host, or all, with the button that revokes each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import template
+
+from deployments.models import Deployment
+from deployments.views import standing as views
+from hosts.models import Host
+
+register = template.Library()
+
+
+@register.inclusion_tag("deployments/_standing.html", takes_context=True)
+def standing(context: template.Context, subject: Deployment | Host | None = None) -> dict[str, Any]:
+    """Those that stand; ``subject`` None: all of them."""
+    known = {str(name): value for name, value in context.flatten().items()}
+    return known | {"approvals": views.about(subject), "subject": subject}
