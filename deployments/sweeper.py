@@ -29,7 +29,7 @@ def sweep() -> None:
 
     Secrets that are out of use, and that no server has any more, are deleted.
     """
-    for job_id in _left_lying():
+    for job_id in [*_left_lying(), *_due()]:
         tasks.ring(job_id)
     for gate in Gate.objects.filter(answered_at=None, expires_at__lt=timezone.now(), job__state=JobState.WAITING):
         _expire(gate)
@@ -47,6 +47,16 @@ def _left_lying() -> list[int]:
         if Job.objects.filter(left, pk=job_id).update(ring_at=timezone.now() + RING_AGAIN):
             found.append(job_id)
     return found
+
+
+def _due() -> list[int]:
+    """Jobs that wait for a moment rather than for a person, and are to look again."""
+    due = Job.objects.filter(state=JobState.WAITING, ring_at__lt=Now())
+    return [
+        job_id
+        for job_id in due.values_list("pk", flat=True)
+        if due.filter(pk=job_id).update(state=JobState.QUEUED, ring_at=timezone.now() + RING_AGAIN)
+    ]
 
 
 def _expire(gate: Gate) -> None:

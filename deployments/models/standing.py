@@ -5,13 +5,14 @@ from __future__ import annotations
 from datetime import datetime
 
 from django.conf import settings
+from django.contrib.auth.models import User
 from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
 from controlpanel.access import Action, may
 from deployments.lifecycle import StandingKind, choices
-from deployments.models.deployment import Deployment
+from deployments.models.deployment import Deployment, Placement
 from hosts.models import Gpu, Host
 
 
@@ -99,6 +100,32 @@ class StandingApproval(models.Model):
     def since(self) -> datetime:
         """When it was given, else asked for."""
         return self.given_at or self.asked_at
+
+    @classmethod
+    def lease_for(cls, person: User | None, deployment: Deployment) -> StandingApproval | None:
+        """The tuning lease by which ``person`` starts and restarts ``deployment`` without a further question.
+
+        One that they have given to themselves counts only where the policy lets who asks approve. People depend on a
+        production deployment: for that each plan is asked about.
+        """
+        if person is None or deployment.production or not may(person, Action.ASK):
+            return None
+        for lease in cls.in_force(StandingKind.TUNING).filter(holder=person):
+            to_oneself = lease.given_by_id == person.pk and not deployment.requester_may_approve
+            if lease.covers(deployment.placement) and not to_oneself and not lease.why_not():
+                return lease
+        return None
+
+    def covers(self, placement: Placement) -> bool:
+        """Are all cards of a placement, and it has some, among those of this lease?"""
+        own = set(placement.gpu_uuids)
+        return placement.host_id == self.host_id and bool(own) and own <= set(self.gpu_uuids)
+
+    @property
+    def covered(self) -> list[Deployment]:
+        """The deployments that this lease is about. People depend on a production one: it never is."""
+        there = Placement.objects.filter(host=self.host, deployment__production=False).select_related("deployment")
+        return [each.deployment for each in there if self.covers(each)]
 
     @property
     def cards(self) -> str:

@@ -14,7 +14,7 @@ from deployments.services.modelfiles import request_model
 from deployments.services.profiles import add_revision, check_import, clone_profile, create_profile, import_profile
 from deployments.services.releasing import release, tidy_up_again
 from deployments.services.secrets import remove_secret, set_secret
-from deployments.services.standing import allow_after_crash
+from deployments.services.standing import allow_after_crash, approve_when_idle, ask_for_lease, give_lease
 from deployments.services.standing import revoke as revoke_standing
 
 __all__ = [
@@ -23,6 +23,8 @@ __all__ = [
     "adopt",
     "allow_after_crash",
     "answer_gate",
+    "approve_when_idle",
+    "ask_for_lease",
     "attach",
     "cancel_job",
     "check_import",
@@ -30,6 +32,7 @@ __all__ = [
     "clone_profile",
     "create_deployment",
     "create_profile",
+    "give_lease",
     "import_profile",
     "is_old",
     "mark_proven",

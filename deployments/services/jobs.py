@@ -18,7 +18,7 @@ from controlpanel.live import hints
 from controlpanel.refusal import Refused
 from controlpanel.templatetags.words import duration
 from deployments import tasks
-from deployments.lifecycle import JobKind, JobState, ServiceState
+from deployments.lifecycle import JobKind, JobState, ServiceState, StandingKind
 from deployments.models import CardClaim, Deployment, Gate, Job, JobStep, Placement, PortClaim, Revision
 from deployments.steps.recipes import RECIPES
 
@@ -160,6 +160,9 @@ def wait_for(job: Job, why: str) -> Refused:
         case JobState.WAITING:
             gate = job.open_gate
             approval = gate is None or gate.kind == "plan"
+            if gate is not None and gate.kind == StandingKind.WHEN_IDLE:
+                link = (job.get_absolute_url(), f"Open job {job.pk}")
+                return Refused(f"{why} Job {job.pk} waits until no request runs.", hint="Or cancel it.", link=link)
             doing = (
                 f"has waited for {'an approval' if approval else 'an answer'}{_for(gate.opened_at if gate else None)}"
             )
@@ -199,7 +202,7 @@ def answer_gate(gate: Gate, *, choice: str, comment: str, plan_hash: str, actor:
     name = actor.get_username()
     with transaction.atomic():
         # The job's row first, then the gate's: everywhere in this order, or two answers wait for each other.
-        if not _move(job, choice, by=name):
+        if not move(job, choice, by=name):
             raise Refused("This question is not open any more.", hint="Look at the job: it does not wait now.")
         if not gate.close(answer=choice, by=actor, comment=comment):
             raise Refused("This question is not open any more.", hint="Look at the job: somebody may have answered.")
@@ -210,7 +213,7 @@ def answer_gate(gate: Gate, *, choice: str, comment: str, plan_hash: str, actor:
     _tell(job)
 
 
-def _move(job: Job, choice: str, *, by: str) -> bool:
+def move(job: Job, choice: str, *, by: str) -> bool:
     """Send a waiting job on its way. A discarded plan ends a job that has touched nothing; else a worker ends it."""
     if choice == "discard":
         ended = Job.end_untouched(

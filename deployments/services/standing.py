@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from django.contrib.auth.models import User
+from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from django.utils import timezone
 
@@ -12,11 +13,18 @@ from controlpanel import audit
 from controlpanel.access import Action, may, require
 from controlpanel.live import hints
 from controlpanel.refusal import Refused
-from deployments.lifecycle import StandingKind
-from deployments.models import Deployment, StandingApproval
-from deployments.services.jobs import LONGEST_COMMENT, refuse_released
+from deployments import tasks
+from deployments.lifecycle import JobState, StandingKind
+from deployments.models import Deployment, Gate, Job, StandingApproval
+from deployments.services.deployments import check_cards
+from deployments.services.jobs import LONGEST_COMMENT, move, refuse_released, why_not_answer
+from hosts.models import Host
 
 LONGEST_DAYS = 90
+LONGEST_WAIT = 24
+"""Hours for which a plan may wait until no request runs: the job holds its cards for as long."""
+LONGEST_LEASE = 12
+"""Hours: an afternoon of tuning, and no habit."""
 
 
 def allow_after_crash(deployment: Deployment, *, days: int, reason: str, actor: User, address: str) -> StandingApproval:
@@ -55,6 +63,112 @@ def allow_after_crash(deployment: Deployment, *, days: int, reason: str, actor: 
     return made
 
 
+def ask_for_lease(
+    host: Host, *, gpu_uuids: list[str], hours: int, reason: str, actor: User, address: str
+) -> StandingApproval:
+    """Ask for a tuning lease of these cards; an approver gives it, and only then the hours begin.
+
+    Raises Refused for cards on which it would be about nothing.
+    """
+    require(actor, Action.ASK)
+    check_cards(host, gpu_uuids)
+    check_reason(reason)
+    if not 1 <= hours <= LONGEST_LEASE:
+        raise Refused(f"{hours} hours cannot be.", hint=f"Write a number from 1 to {LONGEST_LEASE}.")
+    name = actor.get_username()
+    lease = StandingApproval(kind=StandingKind.TUNING, host=host, gpu_uuids=gpu_uuids, hours=hours, reason=reason)
+    lease.holder, lease.holder_name = actor, name
+    if not lease.covered:
+        raise Refused(
+            "No deployment has all of its cards among these.",
+            hint="Tick all cards of the deployments that you tune. One in production is asked for every time.",
+        )
+    with transaction.atomic():
+        lease.save(force_insert=True)
+        detail = {"standing approval": lease.pk, "cards": gpu_uuids, "hours": hours, "reason": reason}
+        audit.record("ask for a tuning lease", actor=actor, target=host, detail=detail, address=address)
+    hints.hint("overview")
+    return lease
+
+
+def give_lease(lease: StandingApproval, *, actor: User, address: str) -> None:
+    """Give what was asked for, from now on. Raises Refused for one's own where a policy wants somebody else."""
+    require(actor, Action.APPROVE)
+    strict = [each.name for each in lease.covered if not each.requester_may_approve]
+    if lease.holder_id == actor.pk and strict:
+        raise Refused(
+            f"Somebody else must give it: the policy of {', '.join(strict)} lets nobody approve what they asked for.",
+            hint="Ask another approver.",
+        )
+    now = timezone.now()
+    with transaction.atomic():
+        given = (
+            StandingApproval.asked_for()
+            .filter(pk=lease.pk, kind=StandingKind.TUNING)
+            .update(
+                given_by=actor,
+                given_by_name=actor.get_username(),
+                given_at=now,
+                expires_at=now + timedelta(hours=lease.hours),
+            )
+        )
+        if not given:
+            raise Refused("It does not wait for an approver any more.", hint="Look at the overview again.")
+        detail = {"standing approval": lease.pk, "holder": lease.holder_name, "cards": lease.gpu_uuids}
+        detail["hours"] = lease.hours
+        audit.record("give a tuning lease", actor=actor, target=lease.host, detail=detail, address=address)
+    hints.hint("overview")
+
+
+def approve_when_idle(gate: Gate, *, begins: int, ends: int, plan_hash: str, actor: User, address: str) -> None:
+    """Approve a plan for a moment without requests, from ``begins`` to ``ends`` hours from now.
+
+    Only that plan: it is looked at anew then. Raises Refused when the question is not open, or is another by now.
+    """
+    job = gate.job
+    if why := why_not_answer(job, Action.APPROVE, actor):
+        raise PermissionDenied(why)
+    _check_later(gate, begins=begins, ends=ends, plan_hash=plan_hash)
+    now, name = timezone.now(), actor.get_username()
+    with transaction.atomic():
+        # The job's row first, then the gate's, as with every answer.
+        if not move(job, "approve", by=name) or not gate.close(answer="when idle", by=actor):
+            raise Refused("This question is not open any more.", hint="Look at the job: somebody may have answered.")
+        made = StandingApproval.objects.create(
+            kind=StandingKind.WHEN_IDLE,
+            job=job,
+            plan_hash=gate.plan_hash,
+            given_by=actor,
+            given_by_name=name,
+            given_at=now,
+            begins_at=now + timedelta(hours=begins),
+            expires_at=now + timedelta(hours=ends),
+        )
+        detail = {"standing approval": made.pk, "gate": gate.pk, "plan": gate.plan_hash}
+        detail |= {"from": made.begins_at, "until": made.expires_at}
+        audit.record("approve when idle", actor=actor, target=job, detail=detail, address=address)
+        transaction.on_commit(lambda: tasks.ring(job.pk), robust=True)
+    _tell(job)
+
+
+def _check_later(gate: Gate, *, begins: int, ends: int, plan_hash: str) -> None:
+    """Raises Refused for another plan than the one that is shown, and for a time that is none."""
+    if gate.kind != "plan" or not (gate.job.plan or {}).get("stops"):
+        raise Refused("Only a plan that stops a server can wait until no request runs.", hint="Approve it, or not.")
+    if gate.plan_hash != plan_hash:
+        raise Refused("The plan has changed since this page was loaded.", hint="Read the new plan, then decide.")
+    if not 0 <= begins < ends <= LONGEST_WAIT:
+        raise Refused(
+            f"From {begins} h to {ends} h from now is no time.",
+            hint=f"Write hours from now, the first less than the second, which is {LONGEST_WAIT} at most.",
+        )
+
+
+def _tell(job: Job) -> None:
+    hints.hint(f"job:{job.pk}")
+    hints.hint("overview")
+
+
 def check_reason(reason: str) -> None:
     """Raises Refused for one that is too long to be read."""
     if len(reason) > LONGEST_COMMENT:
@@ -74,4 +188,7 @@ def revoke(standing: StandingApproval, *, actor: User, address: str) -> None:
         deed = "revoke standing approval" if standing.given_at else "decline standing approval"
         target = standing.deployment or standing.job or standing.host
         audit.record(deed, actor=actor, target=target, detail=detail, address=address)
+        if standing.job is not None:  # which then asks anew
+            waiting = Job.objects.filter(pk=standing.job.pk, state=JobState.WAITING)
+            waiting.update(state=JobState.QUEUED, ring_at=timezone.now())
     hints.hint("overview")

@@ -14,11 +14,12 @@ from django.utils import timezone
 
 from controlpanel import audit
 from controlpanel.access import Action, may
-from deployments.lifecycle import EffectKind, JobKind, StandingKind
+from deployments.lifecycle import EffectKind, JobKind
 from deployments.models import Gate, StandingApproval
 from deployments.plan.clean import why_not_clean
 from deployments.plan.collect import tell_requests
 from deployments.plan.plan import Plan
+from deployments.steps import when_idle
 from deployments.steps.base import StepContext, StepFailed
 
 BY_POLICY = "policy (clean cards)"
@@ -38,6 +39,8 @@ class Right:
 
 def right_to(ctx: StepContext, made: Plan) -> Right | None:
     """None when a person is to be asked. Raises StepFailed for a job that never asks, and may not go on."""
+    if (right := _when_idle(ctx, made)) is not None:
+        return right  # a person has seen this very plan
     right = _after_crash(ctx) or _clean_start(ctx) or _tuning(ctx)
     reasons = why_not_clean(made) if right is not None else []
     if not reasons:
@@ -46,6 +49,15 @@ def right_to(ctx: StepContext, made: Plan) -> Right | None:
         raise StepFailed(f"Not started again. {' '.join(reasons)}", hint=LATER)
     ctx.say(f"An approver decides, for the plan is not clean: {' '.join(reasons)}")
     return None
+
+
+def _when_idle(ctx: StepContext, made: Plan) -> Right | None:
+    """Its time has come, by the plan step; that the plan is the approved one is looked at here too."""
+    later = when_idle.of_job(ctx)
+    if later is None:
+        return None
+    when_idle.refuse_if_changed(ctx, later, made)
+    return _by(later)
 
 
 def _after_crash(ctx: StepContext) -> Right | None:
@@ -70,15 +82,11 @@ def _clean_start(ctx: StepContext) -> Right | None:
 
 
 def _tuning(ctx: StepContext) -> Right | None:
-    """A lease of all its cards that the requester holds. People who depend on a server are asked for every time."""
-    if ctx.job.kind not in (JobKind.RESTART, JobKind.START) or ctx.deployment.production:
+    """A lease of all its cards that the requester holds."""
+    if ctx.job.kind not in (JobKind.RESTART, JobKind.START):
         return None
-    own = set(ctx.placement.gpu_uuids)
-    for lease in StandingApproval.in_force(StandingKind.TUNING).filter(holder=ctx.job.requested_by, host=ctx.host):
-        to_oneself = lease.given_by_id == lease.holder_id and not ctx.deployment.requester_may_approve
-        if own and own <= set(lease.gpu_uuids) and not to_oneself and not lease.why_not():
-            return _by(lease)
-    return None
+    lease = StandingApproval.lease_for(ctx.job.requested_by, ctx.deployment)
+    return _by(lease) if lease is not None else None
 
 
 def _by(standing: StandingApproval) -> Right | None:

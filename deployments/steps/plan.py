@@ -14,7 +14,7 @@ from deployments.lifecycle import JobKind
 from deployments.models import Gate
 from deployments.plan.collect import plan_for, tell_requests
 from deployments.plan.plan import CannotPlan, Plan, what_changed, who_left
-from deployments.steps import by_itself
+from deployments.steps import by_itself, when_idle
 from deployments.steps.approval import answer_stands
 from deployments.steps.base import GateOpened, StepContext, StepFailed
 
@@ -31,8 +31,14 @@ def plan(ctx: StepContext) -> None:
     if approval is not None and approval.answer == "approve" and answer_stands(ctx, approval):
         ctx.finish(f"Approved by {approval.answered_by_name}.")
         return
+    later = when_idle.of_job(ctx)
+    if later is not None:
+        when_idle.heed_window(ctx, later)
     ctx.say(f"Looking at {ctx.host} to make the plan.")
     made = make(ctx)
+    if later is not None:
+        when_idle.refuse_if_changed(ctx, later, made)
+        when_idle.heed_requests(ctx, later)
     _refuse_if_blocked(made)
     title = f"{TITLES[JobKind(ctx.job.kind)]} {ctx.deployment}?"
     if (right := by_itself.right_to(ctx, made)) is not None:

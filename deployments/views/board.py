@@ -13,7 +13,7 @@ from django.utils import timezone
 from deployments.compared import comparable, differing, found_settings, in_words
 from deployments.engines.registry import ENGINES
 from deployments.flags import FlagRow
-from deployments.lifecycle import ACTIVE, LIVE_LAUNCH, JobState, ServiceState
+from deployments.lifecycle import ACTIVE, LIVE_LAUNCH, JobState, ServiceState, StandingKind
 from deployments.models import Deployment, Gate, Job, Launch, Placement, Revision
 from deployments.views.words import Word, deployment_word, job_word, was_left
 from hosts.models import Gpu, Host
@@ -186,8 +186,9 @@ def _spare(gpu: Gpu) -> SpareCard:
 
 
 def open_gates() -> QuerySet[Gate]:
-    """The questions that wait for a person, oldest first."""
-    return Gate.objects.filter(answered_at=None, job__state=JobState.WAITING).select_related("job__deployment", "step")
+    """The questions that wait for a person, oldest first; not those that wait for a moment."""
+    found = Gate.objects.filter(answered_at=None, job__state=JobState.WAITING).exclude(kind=StandingKind.WHEN_IDLE)
+    return found.select_related("job__deployment", "step")
 
 
 def troubled_hosts() -> QuerySet[Host]:

@@ -10,7 +10,7 @@ from django.views.decorators.http import require_GET
 
 from controlpanel.access import Action, requires
 from deployments.lifecycle import JobState, ServiceState
-from deployments.models import Deployment
+from deployments.models import Deployment, StandingApproval
 from deployments.views import board
 from hosts.models import Host
 
@@ -28,6 +28,7 @@ def _context() -> dict[str, Any]:
     jobs = [row.active for row in rows if row.active]
     attention: dict[str, Any] = {
         "gates": list(board.open_gates()),
+        "leases": list(StandingApproval.asked_for().select_related("host")),
         "unknown_jobs": [job for job in jobs if job.state == JobState.UNKNOWN],
         "failed_jobs": [row.failed for row in rows if row.failed],
         "troubled": [row for row in rows if row.deployment.state in board.BAD_SERVICE and not row.active],

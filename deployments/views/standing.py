@@ -16,10 +16,11 @@ from controlpanel.forms import PlainIntegerField
 from controlpanel.views.asking import asking
 from deployments import services
 from deployments.models import Deployment, StandingApproval
-from deployments.services.standing import LONGEST_DAYS
+from deployments.services.standing import LONGEST_DAYS, LONGEST_LEASE
 from hosts.models import Host
 
 FORM = "deployments/standing_form.html"
+LEASE = "deployments/lease_form.html"
 
 
 class CrashForm(forms.Form):
@@ -27,6 +28,23 @@ class CrashForm(forms.Form):
 
     days = PlainIntegerField(label="For how many days", min_value=1, max_value=LONGEST_DAYS, initial=30)
     reason = forms.CharField(label="Why", required=False, max_length=2000, widget=forms.Textarea(attrs={"rows": 2}))
+
+
+class LeaseForm(forms.Form):
+    """Which cards, for how long, and why."""
+
+    gpus = forms.MultipleChoiceField(label="Cards", error_messages={"required": "Tick the cards that you tune on."})
+    hours = PlainIntegerField(label="For how many hours", min_value=1, max_value=LONGEST_LEASE, initial=4)
+    reason = forms.CharField(
+        label="Why", max_length=2000, widget=forms.Textarea(attrs={"rows": 2}), help_text="For the approver."
+    )
+
+    def __init__(self, *args: Any, host: Host, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.cards = list(host.gpus.filter(present=True))
+        gpus = self.fields["gpus"]
+        assert isinstance(gpus, forms.MultipleChoiceField)
+        gpus.choices = [(gpu.uuid, str(gpu)) for gpu in self.cards]
 
 
 def in_force() -> QuerySet[StandingApproval]:
@@ -64,6 +82,41 @@ def allow(request: HttpRequest, pk: int) -> HttpResponse:
         return render(request, FORM, context | {"refused": refused}, status=409)
     messages.success(request, f"{found} is started again after a crash, for as long as this approval stands.")
     return redirect("deployments:deployment", pk=pk)
+
+
+@require_http_methods(["GET", "POST"])
+@requires(Action.ASK)
+def lease(request: HttpRequest, pk: int) -> HttpResponse:
+    """Ask for a tuning lease of cards of a host."""
+    host = get_object_or_404(Host, pk=pk)
+    form = LeaseForm(request.POST or None, host=host, initial={"gpus": request.GET.getlist("card")})
+    context: dict[str, Any] = {"form": form, "host": host, "ticked": form["gpus"].value() or []}
+    if request.method == "GET":
+        return render(request, LEASE, context)
+    if not form.is_valid():
+        return render(request, LEASE, context, status=422)
+    said = form.cleaned_data
+    try:
+        services.ask_for_lease(
+            host, gpu_uuids=said["gpus"], hours=said["hours"], reason=said["reason"], **asking(request)
+        )
+    except services.Refused as refused:
+        return render(request, LEASE, context | {"refused": refused}, status=409)
+    messages.success(request, "The lease is asked for. It begins when an approver gives it, on the overview.")
+    return redirect("hosts:host", pk=pk)
+
+
+@require_POST
+@requires(Action.APPROVE)
+def give(request: HttpRequest, pk: int) -> HttpResponse:
+    """Give a tuning lease that somebody has asked for."""
+    found = get_object_or_404(StandingApproval.objects.select_related("host"), pk=pk)
+    try:
+        services.give_lease(found, **asking(request))
+    except services.Refused as refused:
+        return render(request, "409.html", {"refused": refused}, status=409)
+    messages.success(request, f"{found.holder_name} has the lease for {found.hours} h.")
+    return redirect("deployments:overview")
 
 
 @require_POST

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from deployments.lifecycle import ENDED, JobKind, JobState, StepState
+from deployments.lifecycle import ENDED, JobKind, JobState, StandingKind, StepState
 from deployments.models import Deployment, Gate, Job, JobStep
 
 DOING = {
@@ -44,6 +44,8 @@ def job_word(job: Job) -> Word:
         return Word("job", job.state, f"{DOING[JobKind(job.kind)]}{_progress(steps)}")
     if job.state == JobState.WAITING:
         gate = next((gate for gate in job.gates.all() if gate.answered_at is None), None)
+        if gate is not None and gate.kind == StandingKind.WHEN_IDLE:
+            return Word("job", job.state, "Waits until no request runs")
         approval = gate is None or gate.kind == "plan"
         return Word("job", job.state, "Waiting for approval" if approval else "Waiting for a decision")
     if was_left(job):
@@ -97,6 +99,9 @@ BY_ITSELF = {
     "ended": "not answered: the job ended",
     "cancelled": "not answered: the job was cancelled",
     "expired": "not answered in time",
+    "when idle": "approved for a moment without requests",
+    "idle": "no request ran",
+    "revoked": "the approval was revoked",
 }
 """How a question is closed that nobody answered."""
 

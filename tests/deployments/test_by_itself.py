@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Group, User
 from django.utils import timezone
 
 from controlpanel.models import AuditEntry
+from deployments import services
 from deployments.lifecycle import JobKind, JobState
-from deployments.models import Deployment
+from deployments.models import Deployment, StandingApproval
 from tests.deployments.machine import CARDS, OTHER_BOOT, Proc
 from tests.deployments.support import Story
 
@@ -103,3 +105,102 @@ def test_it_is_too_old_after_the_time_of_an_approval(trusting: Story) -> None:
     trusting.request(JobKind.START)
     assert trusting.work().state == JobState.SUCCEEDED
     assert trusting.job.gates.count() == 2, "it was looked at and approved anew"
+
+
+# --- A tuning lease
+
+
+@pytest.fixture
+def leased(serving: Story, operator: User, approver: User) -> Story:
+    """The operator has a lease of its two cards."""
+    place = serving.deployment.placement
+    asked = {"gpu_uuids": place.gpu_uuids, "hours": 4, "reason": "flags", "actor": operator, "address": ""}
+    lease = services.ask_for_lease(place.host, **asked)
+    services.give_lease(lease, actor=approver, address="")
+    return serving
+
+
+def test_a_restart_within_a_lease_goes_through_and_is_verified_and_told(leased: Story) -> None:
+    leased.request()
+    assert leased.work().state == JobState.SUCCEEDED, leased.job.summary
+    assert leased.steps() == dict.fromkeys(("plan", "drain", "stop", "verify", "launch", "check"), "done")
+    lease, gate = StandingApproval.objects.get(), leased.job.gates.get()
+    assert (gate.standing, gate.answered_by_name, leased.job.approved_by_name) == (lease, "approver", "approver")
+    assert f"By the standing approval {lease.pk} that approver has given" in leased.log()
+    assert leased.job.plan is not None and leased.job.plan["requests"] == 0
+    assert AuditEntry.objects.filter(action="approve without asking").count() == 1
+
+
+def _fewer_cards() -> None:
+    StandingApproval.objects.update(gpu_uuids=[CARDS[0]])
+
+
+def _other_holder() -> None:
+    StandingApproval.objects.update(holder=User.objects.get(username="approver"))
+
+
+def _production() -> None:
+    Deployment.objects.update(production=True)
+
+
+def _run_out() -> None:
+    StandingApproval.objects.update(expires_at=timezone.now())
+
+
+def _revoked() -> None:
+    lease = StandingApproval.objects.get()
+    services.revoke_standing(lease, actor=User.objects.get(username="operator"), address="")
+
+
+def _not_given() -> None:
+    StandingApproval.objects.update(given_at=None, expires_at=None)
+
+
+def _to_oneself() -> None:
+    operator = User.objects.get(username="operator")
+    operator.groups.add(Group.objects.get(name="approver"))
+    StandingApproval.objects.update(given_by=operator)
+
+
+def _giver_lost_role() -> None:
+    User.objects.get(username="approver").groups.clear()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [_fewer_cards, _other_holder, _production, _run_out, _revoked, _not_given, _to_oneself, _giver_lost_role],
+)
+def test_outside_of_it_a_person_is_asked(leased: Story, change: Callable[[], None]) -> None:
+    change()
+    leased.request()
+    assert leased.work().state == JobState.WAITING
+    assert leased.host.sent == ["probe"]
+
+
+def test_a_plan_that_is_not_clean_is_asked_about(leased: Story) -> None:
+    leased.host.machine.add(STRANGER)
+    leased.request()
+    assert leased.work().state == JobState.WAITING and "Somebody else holds GPU 0" in leased.log()
+
+
+def test_a_stop_is_asked_about(leased: Story) -> None:
+    leased.request(JobKind.STOP)
+    assert leased.work().state == JobState.WAITING
+
+
+def test_revoked_before_the_stop_it_asks(leased: Story) -> None:
+    leased.host.after["probe"] = _revoked_once
+    leased.request()
+    assert leased.work().state == JobState.WAITING
+    assert "stop TERM" not in leased.host.sent
+
+
+def _revoked_once() -> None:
+    if StandingApproval.in_force().exists():
+        _revoked()
+
+
+def test_revoked_after_the_stop_the_restart_is_carried_to_its_end(leased: Story) -> None:
+    leased.host.after["stop TERM"] = _revoked_once
+    leased.request()
+    assert leased.work().state == JobState.SUCCEEDED, leased.job.summary

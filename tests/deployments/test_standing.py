@@ -103,7 +103,105 @@ def test_it_runs_out_and_counts_no_more_without_the_role(chat: Deployment, appro
     assert made.why_not() == "it has run out" and not StandingApproval.in_force().exists()
 
 
+# --- Tuning leases
+
+
+def ask_for_lease(chat: Deployment, actor: User, **values: Any) -> StandingApproval:
+    place = chat.placement
+    usual = {"gpu_uuids": place.gpu_uuids, "hours": 4, "reason": "more context"}
+    return services.ask_for_lease(place.host, **(usual | values), actor=actor, address="")
+
+
+def test_an_operator_asks_and_an_approver_gives(chat: Deployment, operator: User, approver: User) -> None:
+    lease = ask_for_lease(chat, operator)
+    assert lease.why_not() == "nobody has given it" and lease.covered == [chat]
+    services.give_lease(lease, actor=approver, address="")
+    lease.refresh_from_db()
+    assert lease.why_not() == "" and lease.given_at is not None and lease.expires_at is not None
+    assert lease.expires_at - lease.given_at == timedelta(hours=4)
+    assert StandingApproval.lease_for(operator, chat) == lease
+    with pytest.raises(Refused, match="does not wait"):
+        services.give_lease(lease, actor=approver, address="")
+    deeds = AuditEntry.objects.filter(action__contains="tuning lease").order_by("pk")
+    assert [entry.action for entry in deeds] == ["ask for a tuning lease", "give a tuning lease"]
+
+
+@pytest.mark.parametrize(
+    ("given", "change", "why"),
+    [
+        ({"hours": 0}, {}, "0 hours cannot be"),
+        ({"hours": 13}, {}, "13 hours cannot be"),
+        ({"gpu_uuids": []}, {}, "No deployment has all of its cards"),
+        ({"gpu_uuids": ["GPU-none"]}, {}, "has no card GPU-none"),
+        ({"reason": "x" * 2001}, {}, "longer than 2,000"),
+        ({}, {"production": True}, "No deployment has all of its cards"),
+    ],
+)
+def test_a_lease_about_nothing_is_refused(
+    chat: Deployment, operator: User, given: dict[str, Any], change: dict[str, Any], why: str
+) -> None:
+    Deployment.objects.update(**change)
+    with pytest.raises(Refused, match=why):
+        ask_for_lease(chat, operator, **given)
+    assert not StandingApproval.objects.exists()
+
+
+def test_nobody_gives_it_to_themselves_where_the_policy_says_no(chat: Deployment, administrator: User) -> None:
+    lease = ask_for_lease(chat, administrator)
+    with pytest.raises(Refused, match="Somebody else must give it: the policy of chat-prod"):
+        services.give_lease(lease, actor=administrator, address="")
+    Deployment.objects.update(requester_may_approve=True)
+    services.give_lease(lease, actor=administrator, address="")
+    chat.refresh_from_db()
+    assert StandingApproval.lease_for(administrator, chat) == lease
+
+
+def test_who_may_do_what_with_a_lease(chat: Deployment, viewer: User, operator: User, approver: User) -> None:
+    for actor in (viewer, approver):
+        with pytest.raises(PermissionDenied):
+            ask_for_lease(chat, actor)
+    lease = ask_for_lease(chat, operator)
+    for actor in (viewer, operator):
+        with pytest.raises(PermissionDenied):
+            services.give_lease(lease, actor=actor, address="")
+    services.revoke_standing(lease, actor=operator, address="")
+    assert AuditEntry.objects.filter(action="decline standing approval").exists()
+    with pytest.raises(Refused):
+        services.give_lease(lease, actor=approver, address="")
+
+
 # --- Pages
+
+
+def test_a_lease_is_asked_for_on_the_page_of_its_host_and_given_on_the_overview(
+    chat: Deployment, operator: User, approver: User, client_of: ClientOf
+) -> None:
+    host = chat.placement.host
+    asking, giving = client_of(operator), client_of(approver)
+    assert f"/hosts/{host.pk}/lease/" in asking.get(f"/hosts/{host.pk}/").content.decode()
+    page = f"/hosts/{host.pk}/lease/"
+    assert asking.get(page).status_code == 200 and giving.get(page).status_code == 403
+    wrong = asking.post(page, {"hours": "4", "reason": "kept words"})
+    assert wrong.status_code == 422 and "Tick the cards" in wrong.content.decode()
+    assert "kept words" in wrong.content.decode()
+    cards = chat.placement.gpu_uuids
+    refused = asking.post(page, {"gpus": cards[:1], "hours": "4", "reason": "kept words"})
+    assert refused.status_code == 409 and "kept words" in refused.content.decode()
+    assert asking.post(page, {"gpus": cards, "hours": "4", "reason": "more context"}).status_code == 302
+    lease = StandingApproval.objects.get()
+    shown, own = giving.get("/").content.decode(), asking.get("/").content.decode()
+    assert "Tuning lease asked for" in shown and "more context" in shown and "Give it" in shown
+    assert "Give it" not in own and "Take it back" in own
+    assert asking.post(f"/standing/{lease.pk}/give/").status_code == 403
+    assert giving.post(f"/standing/{lease.pk}/give/").status_code == 302
+    assert giving.post(f"/standing/{lease.pk}/give/").status_code == 409
+    for path in ("/", f"/hosts/{host.pk}/", f"/deployments/{chat.pk}/"):
+        text = asking.get(path).content.decode()
+        assert "starts and restarts" in text and f"/standing/{lease.pk}/revoke/" in text, path
+    form = asking.get(f"/deployments/{chat.pk}/restart/").content.decode()
+    assert "By your tuning lease" in form and "restart when clean" in form
+    assert "By your tuning lease" not in asking.get(f"/deployments/{chat.pk}/stop/").content.decode()
+    assert asking.post(f"/standing/{lease.pk}/revoke/").status_code == 302
 
 
 def test_an_approver_gives_one_on_its_page_and_revokes_it_with_one_click(
