@@ -74,6 +74,10 @@ class Migration(migrations.Migration):
             name='standing',
             field=models.ForeignKey(help_text='Under which the panel itself has asked for it; empty where a person has.', null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='jobs', to='deployments.standingapproval'),
         ),
+        migrations.AddIndex(
+            model_name='gate',
+            index=models.Index(fields=['opened_at'], name='gate_opened_at'),
+        ),
         migrations.AddConstraint(
             model_name='standingapproval',
             constraint=models.UniqueConstraint(condition=models.Q(('ended_at', None), ('kind', 'after a crash')), fields=('deployment',), name='one_standing_approval_after_a_crash'),

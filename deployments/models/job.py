@@ -308,6 +308,7 @@ class Gate(models.Model):
         constraints = [
             models.UniqueConstraint(fields=["job"], condition=Q(answered_at=None), name="one_open_gate_per_job")
         ]
+        indexes = [models.Index(fields=["opened_at"], name="gate_opened_at")]
 
     def __str__(self) -> str:
         return f"{self.title} (job {self.job_id})"

@@ -11,6 +11,7 @@ from django.views.decorators.http import require_GET
 from controlpanel.access import Action, requires
 from deployments.lifecycle import JobState, ServiceState
 from deployments.models import Deployment, StandingApproval
+from deployments.often import asked_lately
 from deployments.views import board
 from hosts.models import Host
 
@@ -33,6 +34,7 @@ def _context() -> dict[str, Any]:
         "failed_jobs": [row.failed for row in rows if row.failed],
         "troubled": [row for row in rows if row.deployment.state in board.BAD_SERVICE and not row.active],
         "hosts_in_trouble": list(board.troubled_hosts()),
+        "asked_often": [asked for asked in asked_lately() if asked.is_often],
         "not_applied": [row for row in rows if row.not_applied and not row.active and not _tells_more(row)],
         "not_proven": [
             row for row in rows if row.not_proven and not row.active and (_tells_more(row) or not row.not_applied)
