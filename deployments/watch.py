@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from django.db import transaction
 from django.db.models import Exists
 from django.utils import timezone
 
@@ -138,10 +139,10 @@ def _judge(
             return
         why = "the host has booted" if not same_boot else "its process is gone"
         serving = Launch.objects.filter(_held(host), pk=launch.pk, state__in=RUNS)
-        if serving.exclude(deployment__jobs__state__in=ACTIVE).update(
-            state=LaunchState.ENDED, ended_at=timezone.now(), end_reason=f"found ended: {why}", crashed=True
-        ):
-            _set(launch.deployment, host, ServiceState.CRASHED, f"It ended outside a job: {why}.")
+        ended = {"state": LaunchState.ENDED, "ended_at": timezone.now(), "end_reason": f"found ended: {why}"}
+        with transaction.atomic():  # never the one without the other: it would pass for a stop
+            if serving.exclude(deployment__jobs__state__in=ACTIVE).update(**ended, crashed=True):
+                _set(launch.deployment, host, ServiceState.CRASHED, f"It ended outside a job: {why}.")
     elif others.port:
         _set(launch.deployment, host, ServiceState.NOT_ANSWERING, others.port)
     elif listens:

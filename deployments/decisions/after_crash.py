@@ -63,7 +63,7 @@ def decide(crash: Crash) -> Decision:
         return LeaveDown(why)
     if crash.within_hour >= crash.allowed:
         times = "once" if crash.within_hour == 1 else f"{crash.within_hour} times"
-        return LeaveDown(f"Not started again for now: that was done {times} within an hour, as often as is allowed.")
+        return LeaveDown(f"Not started again for now: it was tried {times} within an hour, as often as is allowed.")
     if crash.since < SETTLE_SECONDS or (crash.tries and crash.last_try < AGAIN_SECONDS):
         return Wait()
     return Start()

@@ -11,7 +11,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from controlpanel.access import Action, may
-from deployments.lifecycle import StandingKind, choices
+from deployments.lifecycle import ENDED, ServiceState, StandingKind, choices
 from deployments.models.deployment import Deployment, Placement
 from hosts.models import Gpu, Host
 
@@ -70,8 +70,9 @@ class StandingApproval(models.Model):
 
     @classmethod
     def in_force(cls, kind: StandingKind | None = None) -> models.QuerySet[StandingApproval]:
-        """Those that were given, and have neither run out nor been ended."""
+        """Those that were given, have neither run out nor been ended, and whose job or deployment is still there."""
         found = cls.objects.filter(given_at__isnull=False, ended_at=None, expires_at__gt=timezone.now())
+        found = found.exclude(job__state__in=ENDED).exclude(deployment__state=ServiceState.RELEASED)
         return found if kind is None else found.filter(kind=kind)
 
     @classmethod

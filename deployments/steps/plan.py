@@ -34,7 +34,8 @@ def plan(ctx: StepContext) -> None:
     later = when_idle.of_job(ctx)
     if later is not None:
         when_idle.heed_window(ctx, later)
-    ctx.say(f"Looking at {ctx.host} to make the plan.")
+    else:
+        ctx.say(f"Looking at {ctx.host} to make the plan.")
     made = make(ctx)
     if later is not None:
         when_idle.refuse_if_changed(ctx, later, made)

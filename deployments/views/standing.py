@@ -26,7 +26,7 @@ LEASE = "deployments/lease_form.html"
 class CrashForm(forms.Form):
     """For how long a deployment may be started again after a crash, and why."""
 
-    days = PlainIntegerField(label="For how many days", min_value=1, max_value=LONGEST_DAYS, initial=30)
+    days = PlainIntegerField(label="For how long", min_value=1, max_value=LONGEST_DAYS, initial=30)
     reason = forms.CharField(label="Why", required=False, max_length=2000, widget=forms.Textarea(attrs={"rows": 2}))
 
 
@@ -34,7 +34,7 @@ class LeaseForm(forms.Form):
     """Which cards, for how long, and why."""
 
     gpus = forms.MultipleChoiceField(label="Cards", error_messages={"required": "Tick the cards that you tune on."})
-    hours = PlainIntegerField(label="For how many hours", min_value=1, max_value=LONGEST_LEASE, initial=4)
+    hours = PlainIntegerField(label="For how long", min_value=1, max_value=LONGEST_LEASE, initial=4)
     reason = forms.CharField(
         label="Why", max_length=2000, widget=forms.Textarea(attrs={"rows": 2}), help_text="For the approver."
     )

@@ -43,9 +43,9 @@ def job_word(job: Job) -> Word:
         steps = list(job.steps.all())
         return Word("job", job.state, f"{DOING[JobKind(job.kind)]}{_progress(steps)}")
     if job.state == JobState.WAITING:
-        gate = next((gate for gate in job.gates.all() if gate.answered_at is None), None)
-        if gate is not None and gate.kind == StandingKind.WHEN_IDLE:
+        if waits_for_idle(job):
             return Word("job", job.state, "Waits until no request runs")
+        gate = next((gate for gate in job.gates.all() if gate.answered_at is None), None)
         approval = gate is None or gate.kind == "plan"
         return Word("job", job.state, "Waiting for approval" if approval else "Waiting for a decision")
     if was_left(job):
@@ -53,6 +53,11 @@ def job_word(job: Job) -> Word:
     if job.state == JobState.FAILED:
         return Word("job", job.state, f"{job.get_kind_display()} failed")
     return Word("job", job.state, "")
+
+
+def waits_for_idle(job: Job) -> bool:
+    """It waits for a moment without requests, and nobody need do anything."""
+    return any(gate.kind == StandingKind.WHEN_IDLE and gate.answered_at is None for gate in job.gates.all())
 
 
 def was_left(job: Job) -> bool:

@@ -189,10 +189,10 @@ def test_a_stop_is_asked_about(leased: Story) -> None:
 
 
 def test_revoked_before_the_stop_it_asks(leased: Story) -> None:
-    leased.host.after["probe"] = _revoked_once
+    leased.host.before["probe"] = lambda: _revoked_once() if leased.job.gates.exists() else None
     leased.request()
     assert leased.work().state == JobState.WAITING
-    assert "stop TERM" not in leased.host.sent
+    assert leased.job.gates.filter(answer="approve").exists() and "stop TERM" not in leased.host.sent
 
 
 def _revoked_once() -> None:

@@ -103,6 +103,12 @@ def test_it_runs_out_and_counts_no_more_without_the_role(chat: Deployment, appro
     assert made.why_not() == "it has run out" and not StandingApproval.in_force().exists()
 
 
+def test_of_what_is_over_it_is_not_listed(chat: Deployment, approver: User) -> None:
+    allow(chat, approver)
+    Deployment.objects.update(state=ServiceState.RELEASED)
+    assert not StandingApproval.in_force().exists()
+
+
 # --- Tuning leases
 
 

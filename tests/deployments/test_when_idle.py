@@ -144,7 +144,7 @@ def test_it_can_be_taken_back(serving: Story, approver: User, way: str) -> None:
     elif way == "discard":
         serving.answer("discard")
         serving.job.refresh_from_db()
-        assert serving.job.state == JobState.REJECTED
+        assert serving.job.state == JobState.REJECTED and not StandingApproval.in_force().exists()
     else:
         approver.groups.clear()
         StandingApproval.objects.update(begins_at=timezone.now())

@@ -30,9 +30,9 @@ def test_it_is_started_again_or_waited_for(facts: dict[str, object], decision: o
     [
         (
             {"within_hour": 2},
-            "Not started again for now: that was done 2 times within an hour, as often as is allowed.",
+            "Not started again for now: it was tried 2 times within an hour, as often as is allowed.",
         ),
-        ({"within_hour": 1, "allowed": 1}, "Not started again for now: that was done once within an hour,"),
+        ({"within_hour": 1, "allowed": 1}, "Not started again for now: it was tried once within an hour,"),
         ({"tries": 2, "within_hour": 0, "last_try": 4000.0}, "it was tried 2 times, and the host or its cards"),
         ({"was_ready": False}, "this start had never become ready."),
         ({"why_not_approved": "ana has revoked it"}, "Not started again: ana has revoked it."),
