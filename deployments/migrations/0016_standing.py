@@ -9,7 +9,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('deployments', '0013_history'),
+        ('deployments', '0014_clone_revision'),
         ('hosts', '0002_gpu_display'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]

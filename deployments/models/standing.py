@@ -113,7 +113,8 @@ class StandingApproval(models.Model):
             return None
         for lease in cls.in_force(StandingKind.TUNING).filter(holder=person):
             to_oneself = lease.given_by_id == person.pk and not deployment.requester_may_approve
-            if lease.covers(deployment.placement) and not to_oneself and not lease.why_not():
+            place = deployment.place
+            if place is not None and lease.covers(place) and not to_oneself and not lease.why_not():
                 return lease
         return None
 

@@ -59,10 +59,10 @@ def about(subject: Deployment | Host | None) -> list[StandingApproval]:
         return list(found.filter(host=subject))
     if subject is None:
         return list(found)
-    placement = subject.placement
-    own = set(placement.gpu_uuids)
-    found = found.filter(Q(deployment=subject) | Q(job__deployment=subject) | Q(host=placement.host))
-    return [each for each in found if each.host_id is None or own <= set(each.gpu_uuids)]
+    place = subject.place
+    own = Q(deployment=subject) | Q(job__deployment=subject)
+    found = found.filter(own | Q(host=place.host) if place is not None else own)
+    return [each for each in found if each.host_id is None or (place is not None and each.covers(place))]
 
 
 @require_http_methods(["GET", "POST"])
