@@ -14,7 +14,7 @@ from django.utils import timezone
 from controlpanel import audit
 from controlpanel.live import hints
 from deployments import tasks
-from deployments.lifecycle import ASK_AGAIN, CLAIMABLE, JobState
+from deployments.lifecycle import ASK_AGAIN, CLAIMABLE, JobState, StandingKind
 from deployments.models import Gate, Job
 from deployments.secrets import forget_retired
 
@@ -51,12 +51,10 @@ def _left_lying() -> list[int]:
 
 def _due() -> list[int]:
     """Jobs that wait for a moment rather than for a person, and are to look again."""
-    due = Job.objects.filter(state=JobState.WAITING, ring_at__lt=Now())
-    return [
-        job_id
-        for job_id in due.values_list("pk", flat=True)
-        if due.filter(pk=job_id).update(state=JobState.QUEUED, ring_at=timezone.now() + RING_AGAIN)
-    ]
+    waits = Gate.objects.filter(kind=StandingKind.WHEN_IDLE, answered_at=None, job__ring_at__lt=Now())
+    again = {"state": JobState.QUEUED, "ring_at": timezone.now() + RING_AGAIN}
+    found = waits.filter(job__state=JobState.WAITING).values_list("job_id", flat=True)
+    return [pk for pk in found if Job.objects.filter(pk=pk, state=JobState.WAITING).update(**again)]
 
 
 def _expire(gate: Gate) -> None:

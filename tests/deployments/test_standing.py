@@ -17,6 +17,7 @@ from deployments import services
 from deployments.lifecycle import ServiceState
 from deployments.models import Deployment, StandingApproval
 from deployments.services import Refused
+from deployments.views import standing
 from tests.factories import make_deployment
 
 pytestmark = pytest.mark.django_db
@@ -201,12 +202,11 @@ def test_a_lease_is_asked_for_on_the_page_of_its_host_and_given_on_the_overview(
     assert asking.post(f"/standing/{lease.pk}/give/").status_code == 403
     assert giving.post(f"/standing/{lease.pk}/give/").status_code == 302
     assert giving.post(f"/standing/{lease.pk}/give/").status_code == 409
-    for path in ("/", f"/hosts/{host.pk}/", f"/deployments/{chat.pk}/"):
-        text = asking.get(path).content.decode()
-        assert "starts and restarts" in text and f"/standing/{lease.pk}/revoke/" in text, path
+    text = asking.get(f"/hosts/{host.pk}/").content.decode()
+    assert "starts and restarts" in text and f"/standing/{lease.pk}/revoke/" in text
+    assert standing.about(chat) == standing.about(host) == standing.about(None) == [lease]
     form = asking.get(f"/deployments/{chat.pk}/restart/").content.decode()
     assert "By your tuning lease" in form and "restart when clean" in form
-    assert "By your tuning lease" not in asking.get(f"/deployments/{chat.pk}/stop/").content.decode()
     assert asking.post(f"/standing/{lease.pk}/revoke/").status_code == 302
 
 
