@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib.auth.models import User
+from django.urls import reverse
 
-from controlpanel.access import Action
-from deployments.models import Gate, Job
+from controlpanel.access import Action, may
+from deployments.models import Gate, Job, StandingApproval
 from deployments.services import why_not_answer
 from deployments.views import board
 
@@ -18,7 +19,8 @@ MOST = 20
 def attention(user: User) -> list[dict[str, Any]]:
     """What waits for ``user``, oldest first, then what failed, each with a key of its own; nothing secret is in it."""
     waiting = [gate for gate in board.open_gates() if _waits_for(gate, user)][:MOST]
-    return [*map(_waiting, waiting), *(_failed(job) for job in board.news()[:MOST])]
+    leases = StandingApproval.asked_for().exclude(holder=user)[:MOST] if may(user, Action.APPROVE) else ()
+    return [*map(_waiting, waiting), *map(_asked_for, leases), *(_failed(job) for job in board.news()[:MOST])]
 
 
 def _waits_for(gate: Gate, user: User) -> bool:
@@ -29,6 +31,11 @@ def _waits_for(gate: Gate, user: User) -> bool:
 def _waiting(gate: Gate) -> dict[str, Any]:
     told = {"kind": "waiting", "deployment": gate.job.deployment_name, "text": gate.title}
     return {"key": f"gate-{gate.pk}", "job": gate.job_id, **told}
+
+
+def _asked_for(lease: StandingApproval) -> dict[str, Any]:
+    told = {"kind": "waiting", "deployment": "A tuning lease", "text": f"{lease.holder_name}: {lease.reason}"}
+    return {"key": f"lease-{lease.pk}", "page": reverse("deployments:overview"), **told}
 
 
 def _failed(job: Job) -> dict[str, Any]:

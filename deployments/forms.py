@@ -20,7 +20,7 @@ PLAIN = {"autocapitalize": "off", "spellcheck": "false", "autocomplete": "off"}
 
 NUMBERS = (
     "shared_need_mib", "tolerance_mib", "drain_seconds", "term_seconds", "kill_seconds", "memory_seconds",
-    "stuck_seconds", "port_seconds", "ready_seconds", "approval_minutes",
+    "stuck_seconds", "port_seconds", "ready_seconds", "approval_minutes", "crash_starts_per_hour",
 )  # fmt: skip
 
 
@@ -84,14 +84,16 @@ class DeploymentForm(forms.ModelForm):
         model = Deployment
         field_classes = dict.fromkeys(NUMBERS, PlainIntegerField)
         fields = [
-            "name", "revision", "production", "requester_may_approve", "kill_own_by_itself",
-            "kill_from_node_by_itself", "co_tenants", "shared_need_mib", "tolerance_mib",
+            "name", "revision", "production", "requester_may_approve", "clean_start_by_itself", "kill_own_by_itself",
+            "crash_starts_per_hour", "kill_from_node_by_itself", "co_tenants", "shared_need_mib", "tolerance_mib",
             "drain_seconds", "term_seconds", "kill_seconds", "memory_seconds", "stuck_seconds", "port_seconds",
             "ready_seconds", "approval_minutes",
         ]  # fmt: skip
         labels = {
             "production": "People depend on it (production)",
             "requester_may_approve": "Who asks for a job may approve it, if an approver",
+            "clean_start_by_itself": "A start on clean cards needs no approver",
+            "crash_starts_per_hour": "After a crash or a boot, start it again",
             "kill_own_by_itself": "After the time-out, kill this deployment's own processes without asking",
             "kill_from_node_by_itself": "In a container: then kill them from its node without asking",
             "shared_need_mib": "Memory needed on a shared card",
@@ -108,6 +110,10 @@ class DeploymentForm(forms.ModelForm):
         help_texts = {
             "production": "Approving a stop or restart then asks for the deployment's name, typed.",
             "requester_may_approve": "Off: a second person must approve every job.",
+            "clean_start_by_itself": "Nothing is stopped by it. When a card is not measured clean, or the plan warns "
+            "of something that needs a person, an approver decides. Off: always.",
+            "crash_starts_per_hour": "At most so often, on clean cards, and only while an approver allows it on the "
+            "deployment's page. 0: it is left down.",
             "kill_own_by_itself": "Only processes recorded as this server's. Off: the job asks, naming each process.",
             "kill_from_node_by_itself": "The same processes, under their numbers on the node. Off: the job asks first.",
             "shared_need_mib": "Of each card that it shares, until a launch of the same revision was measured there. "
@@ -147,6 +153,7 @@ class DeploymentForm(forms.ModelForm):
         assert isinstance(shares_with, forms.ModelMultipleChoiceField)
         shares_with.queryset = Deployment.objects.exclude(pk=self.instance.pk)
         gpus.choices = [(gpu.uuid, str(gpu)) for gpu in self.all_gpus]
+        self.fields["crash_starts_per_hour"].required = False
 
     def clean_name(self) -> str:
         """A name that reads as it is."""
@@ -158,6 +165,10 @@ class DeploymentForm(forms.ModelForm):
         if need is not None and need < 1:
             raise forms.ValidationError("Write at least 1 MiB, or leave it empty: the job then asks before the launch.")
         return need
+
+    def clean_crash_starts_per_hour(self) -> int:
+        """Nothing at all means: never."""
+        return self.cleaned_data["crash_starts_per_hour"] or 0
 
     def clean_co_tenants(self) -> list[str]:
         """The programs as a list."""

@@ -88,6 +88,14 @@ LEAVE_THE_SERVER = (JobKind.BENCHMARK, JobKind.PUT_BACK)
 """They neither stop nor start it."""
 
 
+class StandingKind(StrEnum):
+    """What a standing approval is for."""
+
+    AFTER_CRASH = "after a crash"
+    TUNING = "tuning"
+    WHEN_IDLE = "when idle"
+
+
 class EffectKind(StrEnum):
     """What was done on a host, as it is shown and looked for."""
 

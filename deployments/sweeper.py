@@ -14,7 +14,7 @@ from django.utils import timezone
 from controlpanel import audit
 from controlpanel.live import hints
 from deployments import tasks
-from deployments.lifecycle import ASK_AGAIN, CLAIMABLE, JobState
+from deployments.lifecycle import ASK_AGAIN, CLAIMABLE, JobState, StandingKind
 from deployments.models import Gate, Job
 from deployments.secrets import forget_retired
 
@@ -29,7 +29,7 @@ def sweep() -> None:
 
     Secrets that are out of use, and that no server has any more, are deleted.
     """
-    for job_id in _left_lying():
+    for job_id in [*_left_lying(), *_due()]:
         tasks.ring(job_id)
     for gate in Gate.objects.filter(answered_at=None, expires_at__lt=timezone.now(), job__state=JobState.WAITING):
         _expire(gate)
@@ -47,6 +47,14 @@ def _left_lying() -> list[int]:
         if Job.objects.filter(left, pk=job_id).update(ring_at=timezone.now() + RING_AGAIN):
             found.append(job_id)
     return found
+
+
+def _due() -> list[int]:
+    """Jobs that wait for a moment rather than for a person, and are to look again."""
+    waits = Gate.objects.filter(kind=StandingKind.WHEN_IDLE, answered_at=None, job__ring_at__lt=Now())
+    again = {"state": JobState.QUEUED, "ring_at": timezone.now() + RING_AGAIN}
+    found = waits.filter(job__state=JobState.WAITING).values_list("job_id", flat=True)
+    return [pk for pk in found if Job.objects.filter(pk=pk, state=JobState.WAITING).update(**again)]
 
 
 def _expire(gate: Gate) -> None:

@@ -18,6 +18,7 @@ from deployments.views import (
     secrets,
     servers,
     traffic,
+    standing,
     whatif,
 )
 
@@ -60,6 +61,10 @@ urlpatterns = [
     path("deployments/<int:pk>/benchmark/", benchmark.ask, name="plan_benchmark"),
     path("deployments/<int:pk>/router/", traffic.put_back, name="put_back"),
     path("deployments/<int:pk>/unproven/", deployments.unproven, name="unproven"),
+    path("deployments/<int:pk>/standing/", standing.allow, name="standing_allow"),
+    path("hosts/<int:pk>/lease/", standing.lease, name="lease"),
+    path("standing/<int:pk>/give/", standing.give, name="standing_give"),
+    path("standing/<int:pk>/revoke/", standing.revoke, name="standing_revoke"),
     path("launches/<uuid:pk>/proven/", deployments.proven, name="proven"),
     path("jobs/", history.jobs, name="jobs"),
     path("jobs/export.csv", history.export, {"kind": "csv"}, name="jobs_csv"),
@@ -67,6 +72,7 @@ urlpatterns = [
     path("jobs/<int:pk>/", job.job, name="job"),
     path("jobs/<int:pk>/part/<str:part>/", job.part, name="job_part"),
     path("jobs/<int:pk>/gates/<int:gate_pk>/", job.answer, name="answer"),
+    path("jobs/<int:pk>/gates/<int:gate_pk>/when-idle/", job.approve_when_idle, name="when_idle"),
     path("jobs/<int:pk>/cancel/", job.cancel, name="cancel"),
     path("jobs/<int:pk>/log.txt", log.log_text, name="log_text"),
     path("jobs/<int:pk>/log.json", log.piece, name="log_piece"),

@@ -7,10 +7,12 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from django.db import transaction
 from django.db.models import Exists
 from django.utils import timezone
 
 from controlpanel.live import hints
+from deployments import after_crash
 from deployments.engines.registry import ENGINES
 from deployments.finding import Finder, forget
 from deployments.lifecycle import ACTIVE, LaunchState, ServiceState
@@ -84,6 +86,7 @@ class DeploymentWatcher:
             else:
                 forget(watched.deployment, host)
                 _judge_without_launch(watched.deployment, host, found)
+                after_crash.consider(watched.deployment, host)
 
     def lost(self, host: Host, reason: str) -> None:
         """Unreachable means unknown: users may still be served."""
@@ -138,7 +141,7 @@ def _judge(
         serving = Launch.objects.filter(_held(host), pk=launch.pk, state__in=RUNS)
         idle = serving.exclude(deployment__jobs__state__in=ACTIVE)
         if idle.exclude(deployment__replacements__state__in=ACTIVE).update(
-            state=LaunchState.ENDED, ended_at=timezone.now(), end_reason=f"found ended: {why}"
+            state=LaunchState.ENDED, ended_at=timezone.now(), end_reason=f"found ended: {why}", crashed=True
         ):
             _set(launch.deployment, host, ServiceState.CRASHED, f"It ended outside a job: {why}.")
     elif others.port:

@@ -90,11 +90,14 @@ def make_revision(profile: Profile, **values: Any) -> Revision:
 
 
 def make_deployment(*, host: Host | None = None, gpus: list[Gpu] | None = None, **values: Any) -> Deployment:
-    """A deployment on two cards."""
+    """A deployment on two cards. Each job of it is approved by a person: most tests walk that way."""
     host = host or make_host()
     gpus = [make_gpu(host), make_gpu(host)] if gpus is None else gpus
     revision = values.pop("revision", None) or make_profile().newest
-    usual = {"name": f"chat-{next(_numbers)}", "port": revision.port, "state": "serving", "state_since": timezone.now()}
+    usual = {
+        "name": f"chat-{next(_numbers)}", "port": revision.port, "state": "serving", "state_since": timezone.now(),
+        "clean_start_by_itself": False,
+    }  # fmt: skip
     made = Deployment.objects.create(revision=revision, profile=revision.profile, **(usual | values))
     Placement.objects.create(deployment=made, host=host, gpu_uuids=[gpu.uuid for gpu in gpus])
     return made

@@ -55,6 +55,11 @@ LOOKS: dict[str, dict[str, Look]] = {
         "abandoned": Look("Abandoned", "circle-x", OFF),
         "unknown": Look("Unknown", "help-circle", WARN),
     },
+    "standing": {
+        "after a crash": Look("After a crash", "heart-rate-monitor", OFF),
+        "tuning": Look("Tuning", "tool", OFF),
+        "when idle": Look("When idle", "moon", OFF),
+    },
     "check": {
         "ok": Look("OK", "circle-check", GOOD),
         "not ok": Look("Not OK", "alert-octagon", BAD),

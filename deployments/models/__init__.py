@@ -11,6 +11,7 @@ from deployments.models.look import ServerLook
 from deployments.models.modelfiles import ModelOnHost
 from deployments.models.profile import Profile, Revision
 from deployments.models.secret import Secret
+from deployments.models.standing import StandingApproval
 
 __all__ = [
     "Benchmark",
@@ -33,4 +34,5 @@ __all__ = [
     "Revision",
     "Secret",
     "ServerLook",
+    "StandingApproval",
 ]

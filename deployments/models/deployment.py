@@ -49,6 +49,13 @@ class Deployment(models.Model):
     production = models.BooleanField(default=False)
 
     requester_may_approve = models.BooleanField(default=False)
+    clean_start_by_itself = models.BooleanField(
+        default=True, help_text="A start on cards that are measured clean needs no approver."
+    )
+    crash_starts_per_hour = models.PositiveSmallIntegerField(
+        default=0, validators=[MaxValueValidator(60)],
+        help_text="How often the same revision is started again after a crash or a boot; 0: it is left down.",
+    )  # fmt: skip
     kill_own_by_itself = models.BooleanField(
         default=True,
         help_text="After the time-out, SIGKILL this deployment's own recorded processes without asking.",

@@ -64,6 +64,11 @@ class Job(models.Model):
     reason = models.TextField(blank=True)
     request_key = models.UUIDField(null=True, help_text="From the form: the same click twice is one job.")
 
+    standing = models.ForeignKey(
+        "deployments.StandingApproval", models.SET_NULL, null=True, related_name="jobs",
+        help_text="Under which the panel itself has asked for it; empty where a person has.",
+    )  # fmt: skip
+
     revision = models.ForeignKey("deployments.Revision", models.PROTECT, null=True, related_name="+")
     previous_revision = models.ForeignKey("deployments.Revision", models.PROTECT, null=True, related_name="+")
     way_back = models.BooleanField(default=True, help_text="If it fails, start again what was serving.")
@@ -313,6 +318,10 @@ class Gate(models.Model):
     answered_at = models.DateTimeField(null=True)
     answered_by = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, related_name="+")
     answered_by_name = models.CharField(max_length=150, blank=True)
+    standing = models.ForeignKey(
+        "deployments.StandingApproval", models.SET_NULL, null=True, related_name="gates",
+        help_text="The one that has answered it; empty where a person has.",
+    )  # fmt: skip
     answer = models.CharField(max_length=32, blank=True)
     comment = models.TextField(blank=True)
     used_at = models.DateTimeField(null=True)
@@ -322,6 +331,7 @@ class Gate(models.Model):
         constraints = [
             models.UniqueConstraint(fields=["job"], condition=Q(answered_at=None), name="one_open_gate_per_job")
         ]
+        indexes = [models.Index(fields=["opened_at"], name="gate_opened_at")]
 
     def __str__(self) -> str:
         return f"{self.title} (job {self.job_id})"

@@ -57,6 +57,7 @@ class Launch(models.Model):
     ended_at = models.DateTimeField(null=True)
     exit_code = models.IntegerField(null=True)
     end_reason = models.TextField(blank=True)
+    crashed = models.BooleanField(default=False, help_text="It was found ended, and no job had ended it.")
 
     class Meta:
         ordering = ["-intended_at"]

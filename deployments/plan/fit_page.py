@@ -167,7 +167,8 @@ def fit_warnings(fit: Fit | None, *, name: str) -> list[dict[str, Any]]:
         why = "The start will fail for want of memory, and what serves now would be stopped for nothing."
         if fit.is_only_too_long:
             why = "It starts all the same, and refuses each request that is longer than what goes in."
-        found.insert(0, warning(f"{name} does not fit on these cards. {fit.found.reason}", why, _todo(fit)))
+        text = f"{name} does not fit on these cards. {fit.found.reason}"
+        found.insert(0, warning(text, why, _todo(fit), asks=not fit.is_only_too_long))
     elif fit.verdict is Verdict.TOO_CLOSE and _is_unlikely(fit):
         why = "Some of what an engine takes is only known between bounds. It may start, and it may not."
         found.insert(0, warning(f"{name} may not fit on these cards. {fit.found.reason}", why, _todo(fit)))

@@ -58,11 +58,13 @@ def _not_asked(asked: PlanInput, manager: Manager) -> dict[str, Any]:
             "It was not started by Relaunch, and it is not stopped. Before the stop you are asked once more.",
             "End that loop first, where it runs. A server that comes back in the first seconds after its end is named "
             "before the launch.",
+            asks=True,
         )
     return warning(
         f"The {manager} looks after the server and starts it again when it ends.",
         "Relaunch does not know how to stop it through that. Before the stop you are asked once more.",
         f"Stop it on {asked.host} by its own tools instead, then plan a start.",
+        asks=True,
     )
 
 
@@ -75,6 +77,7 @@ def _ended_too(manager: Manager, beside: Sequence[Process]) -> list[dict[str, An
             f"The {manager} runs more than this server: {names}.",
             "It is stopped as a whole, and they end with it. Before the stop you are asked once more.",
             "Make sure that nobody needs them.",
+            asks=True,
         )
     ]
 

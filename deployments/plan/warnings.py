@@ -21,9 +21,9 @@ from hosts.probe.facts import HostFacts
 from hosts.probe.frames import Unknown
 
 
-def warning(text: str, why: str, todo: str, *, blocks: bool = False) -> dict[str, Any]:
-    """A sentence, why it matters, and what to do."""
-    return {"text": text, "why": why, "todo": todo, "blocks": blocks}
+def warning(text: str, why: str, todo: str, *, blocks: bool = False, asks: bool = False) -> dict[str, Any]:
+    """A sentence, why it matters, and what to do. ``asks``: a plan with it is never approved without a person."""
+    return {"text": text, "why": why, "todo": todo, "blocks": blocks, "asks": asks}
 
 
 def warnings_of(
@@ -128,7 +128,7 @@ def _unread(asked: PlanInput, card: CardSeen) -> dict[str, Any]:
         "The server can be stopped. Whether its card is free then cannot be said: the job waits for a reading, as long "
         "as for slow memory, then asks."
     )
-    return warning(text, why, "Answer “Leave it stopped” then, or mend the host first.")
+    return warning(text, why, "Answer “Leave it stopped” then, or mend the host first.", asks=True)
 
 
 def _behind(asked: PlanInput) -> str:
@@ -316,6 +316,7 @@ def _heeded(asked: PlanInput, serving: Serving, others: Held | Unknown) -> list[
                 "Memory at its baseline counts as free all the same; on a card that is shared it does not, and the job "
                 "asks.",
                 "Ask who else works on them. To have it seen, log in as root or tick sudo on the host's page.",
+                asks=bool(serving.processes) or bool(asked.rules),
             )
         ]
     if not others.strangers or asked.new is None:
@@ -329,6 +330,7 @@ def _heeded(asked: PlanInput, serving: Serving, others: Held | Unknown) -> list[
             f"Somebody else holds {' and '.join(held)}: {names}.",
             _stays_down(asked, serving),
             todo if neighbours else "Ask their owner first.",
+            asks=True,
         )
     ]
 
@@ -349,6 +351,7 @@ def _tight(asked: PlanInput, serving: Serving, cards: Sequence[CardSeen]) -> lis
                     "launch.",
                     f"Write the number under Edit of {asked.deployment} (memory needed on a shared card), then plan "
                     "again.",
+                    asks=True,
                 )
             )
             continue
@@ -360,6 +363,7 @@ def _tight(asked: PlanInput, serving: Serving, cards: Sequence[CardSeen]) -> lis
                     f"{card.free_mib + (ours or 0):,} MiB will be free.",
                     "The co-tenants are left alone, so the launch would not fit.",
                     "Launch a revision that needs less, or stop or shrink a co-tenant first.",
+                    asks=True,
                 )
             )
     return found

@@ -16,12 +16,17 @@ from deployments.services.releasing import release, tidy_up_again
 from deployments.services.replacing import request_replacement
 from deployments.services.secrets import remove_secret, set_secret
 from deployments.services.traffic import request_put_back, say_it_is_back
+from deployments.services.standing import allow_after_crash, approve_when_idle, ask_for_lease, give_lease
+from deployments.services.standing import revoke as revoke_standing
 
 __all__ = [
     "Refused",
     "add_revision",
     "adopt",
+    "allow_after_crash",
     "answer_gate",
+    "approve_when_idle",
+    "ask_for_lease",
     "attach",
     "cancel_job",
     "check_import",
@@ -29,6 +34,7 @@ __all__ = [
     "clone_profile",
     "create_deployment",
     "create_profile",
+    "give_lease",
     "import_profile",
     "is_old",
     "mark_proven",
@@ -44,6 +50,7 @@ __all__ = [
     "request_put_back",
     "request_replacement",
     "say_it_is_back",
+    "revoke_standing",
     "set_secret",
     "tidy_up_again",
     "unmark_proven",

@@ -26,6 +26,8 @@ EDITABLE = (
     "owner",
     "production",
     "requester_may_approve",
+    "clean_start_by_itself",
+    "crash_starts_per_hour",
     "kill_own_by_itself",
     "kill_from_node_by_itself",
     "co_tenants",
@@ -179,6 +181,8 @@ def _policy(deployment: Deployment) -> dict[str, object]:
     return {
         "revision": str(deployment.revision),
         "requester_may_approve": deployment.requester_may_approve,
+        "clean_start_by_itself": deployment.clean_start_by_itself,
+        "crash_starts_per_hour": deployment.crash_starts_per_hour,
         "kill_own_by_itself": deployment.kill_own_by_itself,
         "kill_from_node_by_itself": deployment.kill_from_node_by_itself,
         "shares_with": sorted(deployment.shares_with.values_list("name", flat=True)),

@@ -18,7 +18,7 @@ from controlpanel.live import hints
 from controlpanel.refusal import Refused
 from controlpanel.templatetags.words import duration
 from deployments import tasks
-from deployments.lifecycle import GO_BACK, JobKind, JobState, ServiceState
+from deployments.lifecycle import ACTIVE, GO_BACK, JobKind, JobState, ServiceState
 from deployments.models import CardClaim, Deployment, Gate, Job, JobStep, Placement, PortClaim, Revision
 from deployments.steps.recipes import RECIPES
 
@@ -65,26 +65,33 @@ def insert_job(
     same_click = Job.objects.filter(requested_by=actor, request_key=job.request_key)
     if (other := same_click.first()) is not None:
         return _same(other, kind=JobKind(job.kind), deployment=deployment)
-    refuse_released(deployment)
-    _check_target(deployment, job.revision)
-    job.deployment, job.deployment_name = deployment, deployment.name
+    check_target(deployment, job.revision)
     job.requested_by, job.requested_by_name = actor, actor.get_username()
-    job.ring_at = timezone.now() + RING_AGAIN
     try:
-        with transaction.atomic():
-            if job.replaces is not None and Deployment.locked(job.replaces.pk).active_job is not None:
-                raise _busy(job.replaces)
-            _insert(job, placement=Deployment.locked(deployment.pk).placement, given=given or {})
-            detail = {"job": job.pk, "revision": str(job.revision), "reason": job.reason, **(given or {})}
-            detail |= {"replaces": job.replaces.name} if job.replaces is not None else {}
-            audit.record(f"ask for {job.kind}", actor=actor, target=deployment, detail=detail, address=address)
-            transaction.on_commit(lambda: tasks.ring(job.pk), robust=True)
+        store_job(job, deployment, given=given or {}, actor=actor, address=address)
     except IntegrityError as error:
         if (other := same_click.first()) is not None:
             return _same(other, kind=JobKind(job.kind), deployment=deployment)
         raise _busy(deployment, job.replaces) from error
-    _tell(job)
     return job
+
+
+def store_job(job: Job, deployment: Deployment, *, given: dict[str, Any], actor: User | None, address: str) -> None:
+    """The job with its claims, steps and audit entry; a worker is rung for it. ``actor`` None: the panel itself.
+
+    Raises IntegrityError when another job is in the way; Refused when one of the server that it replaces is.
+    """
+    job.deployment, job.deployment_name = deployment, deployment.name
+    job.ring_at = timezone.now() + RING_AGAIN
+    with transaction.atomic():
+        if job.replaces is not None and Deployment.locked(job.replaces.pk).active_job is not None:
+            raise _busy(job.replaces)
+        _insert(job, placement=Deployment.locked(deployment.pk).placement, given=given)
+        detail = {"job": job.pk, "revision": str(job.revision), "reason": job.reason, **given}
+        detail |= {"replaces": job.replaces.name} if job.replaces is not None else {}
+        audit.record(f"ask for {job.kind}", actor=actor, target=deployment, detail=detail, address=address)
+        transaction.on_commit(lambda: tasks.ring(job.pk), robust=True)
+    _tell(job)
 
 
 def _same(job: Job, *, kind: JobKind, deployment: Deployment) -> Job:
@@ -104,7 +111,9 @@ def refuse_released(deployment: Deployment) -> None:
         )
 
 
-def _check_target(deployment: Deployment, target: Revision | None) -> None:
+def check_target(deployment: Deployment, target: Revision | None) -> None:
+    """Raises Refused where no job can run, or not with this revision."""
+    refuse_released(deployment)
     host = deployment.placement.host
     if host.look_only:
         raise Refused(f"{host} is look-only.", hint="Jobs cannot run there.")
@@ -160,6 +169,9 @@ def wait_for(job: Job, why: str) -> Refused:
         case JobState.WAITING:
             gate = job.open_gate
             approval = gate is None or gate.kind == "plan"
+            if gate is not None and gate.kind == StandingKind.WHEN_IDLE:
+                link = (job.get_absolute_url(), f"Open job {job.pk}")
+                return Refused(f"{why} Job {job.pk} waits until no request runs.", hint="Or cancel it.", link=link)
             doing = (
                 f"has waited for {'an approval' if approval else 'an answer'}{_for(gate.opened_at if gate else None)}"
             )
@@ -199,7 +211,7 @@ def answer_gate(gate: Gate, *, choice: str, comment: str, plan_hash: str, actor:
     name = actor.get_username()
     with transaction.atomic():
         # The job's row first, then the gate's: everywhere in this order, or two answers wait for each other.
-        if not _move(job, choice, by=name):
+        if not move(job, choice, by=name):
             raise Refused("This question is not open any more.", hint="Look at the job: it does not wait now.")
         if not gate.close(answer=choice, by=actor, comment=comment):
             raise Refused("This question is not open any more.", hint="Look at the job: somebody may have answered.")
@@ -210,7 +222,7 @@ def answer_gate(gate: Gate, *, choice: str, comment: str, plan_hash: str, actor:
     _tell(job)
 
 
-def _move(job: Job, choice: str, *, by: str) -> bool:
+def move(job: Job, choice: str, *, by: str) -> bool:
     """Send a waiting job on its way. A discarded plan ends a job that has touched nothing; else a worker ends it."""
     if choice == "discard":
         ended = Job.end_untouched(

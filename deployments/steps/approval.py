@@ -24,6 +24,8 @@ def why_it_does_not_count(ctx: StepContext, gate: Gate) -> str:
 
     Somebody who was switched off meanwhile, or has lost the role, approves nothing that is yet to begin.
     """
+    if gate.standing is not None and (why := gate.standing.why_not()):
+        return f"The standing approval of {gate.standing.given_by_name} does not count: {why}."
     limit = gate.expires_at or (gate.answered_at or gate.opened_at) + timedelta(minutes=ctx.deployment.approval_minutes)
     if timezone.now() >= limit:
         return f"The answer of {gate.answered_by_name} is too old to be used: it does not count."

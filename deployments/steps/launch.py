@@ -18,6 +18,7 @@ from deployments.plan.passing import in_environment, in_settings
 from deployments.remote import run as remote
 from deployments.remote.locks import lock_values, locked_by
 from deployments.remote.script import Said, Script
+from deployments.steps import by_itself
 from deployments.steps.base import StepContext, StepFailed
 from deployments.steps.node_locks import lock_on_node
 from deployments.steps.starting import limit_not_kept, start_values, way_of, written_first
@@ -32,6 +33,7 @@ def launch(ctx: StepContext) -> None:
     if _is_old(ctx.verified.data) and not _is_there(ctx):
         _back_to_verify(ctx, "What verify has seen is older than 10 s.")
         return
+    by_itself.refuse_if_revoked(ctx)
     row = _intend(ctx)
     said = _send(ctx, row, mode="start")
     _settle(ctx, row, said)

@@ -1,4 +1,6 @@
-"""Plan: look, say what would be done and what stands in the way, and wait for an approval of exactly that."""
+"""Plan: look, say what would be done and what stands in the way, and wait for an approval of exactly that.
+
+By itself it is approved only when it is clean, and only where somebody has allowed that beforehand (by_itself.py)."""
 
 from __future__ import annotations
 
@@ -12,6 +14,7 @@ from deployments.lifecycle import JobKind
 from deployments.models import Gate
 from deployments.plan.collect import plan_for, tell_requests
 from deployments.plan.plan import CannotPlan, Plan, what_changed, who_left
+from deployments.steps import by_itself, when_idle
 from deployments.steps.approval import answer_stands
 from deployments.steps.base import GateOpened, StepContext, StepFailed
 
@@ -29,10 +32,22 @@ def plan(ctx: StepContext) -> None:
     if approval is not None and approval.answer == "approve" and answer_stands(ctx, approval):
         ctx.finish(f"Approved by {approval.answered_by_name}.")
         return
-    ctx.say(f"Looking at {ctx.host} to make the plan.")
+    later = when_idle.of_job(ctx)
+    if later is not None:
+        when_idle.heed_window(ctx, later)
+    else:
+        ctx.say(f"Looking at {ctx.host} to make the plan.")
     made = make(ctx)
+    if later is not None:
+        when_idle.refuse_if_changed(ctx, later, made)
+        when_idle.heed_requests(ctx, later)
     _refuse_if_blocked(made)
-    raise ask_for_approval(ctx, made, title=f"{TITLES[JobKind(ctx.job.kind)]} {_what(ctx)}?")
+    title = f"{TITLES[JobKind(ctx.job.kind)]} {_what(ctx)}?"
+    if (right := by_itself.right_to(ctx, made)) is not None:
+        by_itself.approve(ctx, made, right, title=title)
+        ctx.finish(f"{right.words}.")
+        return
+    raise ask_for_approval(ctx, made, title=title)
 
 
 def _what(ctx: StepContext) -> str:
@@ -130,4 +145,8 @@ def approve_anew_if_stale(ctx: StepContext) -> Plan:
     _refuse_if_blocked(made)
     changed = what_changed(ctx.job.plan or {}, ctx.log.hide_in(made.data))
     ctx.say(f"The plan is out of date: {'; '.join(changed)}.")
-    raise ask_for_approval(ctx, made, title="The plan is out of date. Approve the new one?", changed=changed)
+    title = "The plan is out of date. Approve the new one?"
+    if by_itself.was_by_itself(ctx) and (right := by_itself.right_to(ctx, made)) is not None:
+        by_itself.approve(ctx, made, right, title=title)
+        return made
+    raise ask_for_approval(ctx, made, title=title, changed=changed)

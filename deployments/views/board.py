@@ -13,9 +13,9 @@ from django.utils import timezone
 from deployments.compared import comparable, differing, found_settings, in_words
 from deployments.engines.registry import ENGINES
 from deployments.flags import FlagRow
-from deployments.lifecycle import ACTIVE, LIVE_LAUNCH, JobState, ServiceState
+from deployments.lifecycle import ACTIVE, LIVE_LAUNCH, JobState, ServiceState, StandingKind
 from deployments.models import Deployment, Gate, Job, Launch, Placement, Revision
-from deployments.views.words import Word, deployment_word, job_word, was_left
+from deployments.views.words import Word, deployment_word, job_word, waits_for_idle, was_left
 from hosts.models import Gpu, Host
 
 BAD_ENDS = (JobState.FAILED, JobState.ERRORED, JobState.EXPIRED)
@@ -98,6 +98,11 @@ class Row:
     def job(self) -> Job | None:
         """The job under way, else the last one."""
         return self.active or self.last
+
+    @property
+    def waits(self) -> str:
+        """For what the job waits, in words; empty: for a person."""
+        return job_word(self.active).text if self.active and waits_for_idle(self.active) else ""
 
     @property
     def failed(self) -> Job | None:
@@ -187,10 +192,9 @@ def _spare(gpu: Gpu) -> SpareCard:
 
 
 def open_gates() -> QuerySet[Gate]:
-    """The questions that wait for a person, oldest first."""
-    return Gate.objects.filter(answered_at=None, job__state=JobState.WAITING).select_related(
-        "job__deployment", "job__replaces", "step"
-    )
+    """The questions that wait for a person, oldest first; not those that wait for a moment."""
+    found = Gate.objects.filter(answered_at=None, job__state=JobState.WAITING).exclude(kind=StandingKind.WHEN_IDLE)
+    return found.select_related("job__deployment", "job__replaces", "step")
 
 
 def troubled_hosts() -> QuerySet[Host]:
@@ -219,7 +223,7 @@ def strip() -> Strip:
     """What waits for a person outranks a failure of the last day, that one lost contact, and that one progress."""
     now = list(jobs_now())
     rank = {JobState.WAITING: 0, JobState.UNKNOWN: 2, JobState.RUNNING: 3, JobState.QUEUED: 4}
-    jobs = sorted([*news(now), *now], key=lambda job: rank.get(JobState(job.state), 1))
+    jobs = sorted([*news(now), *now], key=lambda job: 3 if waits_for_idle(job) else rank.get(JobState(job.state), 1))
     if not jobs:
         return Strip(None, None, 0)
     return Strip(jobs[0], job_word(jobs[0]), len(jobs) - 1)

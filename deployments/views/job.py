@@ -11,6 +11,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_GET, require_POST
 
 from controlpanel.access import Action, may, requires
+from controlpanel.forms import PLAIN_NUMBER
 from controlpanel.views.asking import asking
 from deployments import logreading, services
 from deployments.models import Gate, Job
@@ -60,6 +61,28 @@ def answer(request: HttpRequest, pk: int, gate_pk: int) -> HttpResponse:
         typed = {**given, "why_is_missing": why_is_missing(gate, given)}
         return _page(request, _job(pk), refused=refused, typed=typed, status=409)
     return redirect("deployments:job", pk=pk)
+
+
+@require_POST
+@requires(Action.APPROVE)
+def approve_when_idle(request: HttpRequest, pk: int, gate_pk: int) -> HttpResponse:
+    """Approve the plan for a moment without requests."""
+    found = _job(pk)
+    gate = get_object_or_404(Gate.objects.select_related("job__deployment"), pk=gate_pk, job=found)
+    typed = {key: request.POST.get(key, "").strip() for key in ("begins", "ends", "plan_hash")}
+    try:
+        _check_name(request, gate, choice="approve")
+        begins, ends = (_hours(typed[key]) for key in ("begins", "ends"))
+        services.approve_when_idle(gate, begins=begins, ends=ends, plan_hash=typed["plan_hash"], **asking(request))
+    except services.Refused as refused:
+        return _page(request, _job(pk), refused=refused, typed={**typed, "later": True}, status=409)
+    return redirect("deployments:job", pk=pk)
+
+
+def _hours(text: str) -> int:
+    if not PLAIN_NUMBER.fullmatch(text):
+        raise services.Refused(f"“{text[:20]}” is no number of hours.", hint="Write whole hours from now, as in 8.")
+    return int(text)
 
 
 def _check_name(request: HttpRequest, gate: Gate, *, choice: str) -> None:

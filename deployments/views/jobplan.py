@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import uuid4
 
+from django.contrib.auth.models import User
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_http_methods
@@ -14,7 +15,7 @@ from controlpanel.views.asking import asking
 from deployments import services
 from deployments.job_forms import JobForm
 from deployments.lifecycle import JobKind
-from deployments.models import Deployment, Revision
+from deployments.models import Deployment, Revision, StandingApproval
 from deployments.views import board
 from deployments.views.gatecard import ways_to_approval
 from deployments.views.measured import proof
@@ -31,6 +32,8 @@ def ask(request: HttpRequest, pk: int, kind: JobKind) -> HttpResponse:
     row = board.rows(Deployment.objects.filter(pk=pk))[0]
     options = _options(deployment, running=row.running, kind=kind)
     context: dict[str, Any] = {"deployment": deployment, "row": row, "kind": kind, "options": _described(options)}
+    if kind != JobKind.STOP and isinstance(request.user, User):
+        context["lease"] = StandingApproval.lease_for(request.user, deployment)
     context["proof"] = proof(deployment, row.launch) if kind != JobKind.STOP else {}
     context["ways"] = ways_to_approval(deployment, user=asking(request)["actor"])
     if request.method == "GET":

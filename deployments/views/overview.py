@@ -10,7 +10,8 @@ from django.views.decorators.http import require_GET
 
 from controlpanel.access import Action, requires
 from deployments.lifecycle import JobState, ServiceState
-from deployments.models import Deployment
+from deployments.models import Deployment, StandingApproval
+from deployments.often import asked_lately
 from deployments.views import board
 from deployments.views.traffic import Out, out_of_router
 from hosts.models import Host
@@ -29,11 +30,13 @@ def _context() -> dict[str, Any]:
     jobs = [row.active for row in rows if row.active]
     attention: dict[str, Any] = {
         "gates": list(board.open_gates()),
+        "leases": list(StandingApproval.asked_for().select_related("host")),
         "unknown_jobs": [job for job in jobs if job.state == JobState.UNKNOWN],
         "failed_jobs": [row.failed for row in rows if row.failed],
         "troubled": [row for row in rows if row.deployment.state in board.BAD_SERVICE and not row.active],
         "out_of_router": [(row, out) for row in rows if (out := _is_left_out(row))],
         "hosts_in_trouble": list(board.troubled_hosts()),
+        "asked_often": [asked for asked in asked_lately() if asked.is_often],
         "not_applied": [row for row in rows if row.not_applied and not row.active and not _tells_more(row)],
         "not_proven": [
             row for row in rows if row.not_proven and not row.active and (_tells_more(row) or not row.not_applied)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from deployments.lifecycle import ENDED, LEAVE_THE_SERVER, JobKind, JobState, StepState
+from deployments.lifecycle import ENDED, LEAVE_THE_SERVER, JobKind, JobState, StandingKind, StepState
 from deployments.models import Deployment, Gate, Job, JobStep
 
 DOING = {
@@ -46,6 +46,8 @@ def job_word(job: Job) -> Word:
         steps = list(job.steps.all())
         return Word("job", job.state, f"{DOING[JobKind(job.kind)]}{_progress(steps)}")
     if job.state == JobState.WAITING:
+        if waits_for_idle(job):
+            return Word("job", job.state, "Waits until no request runs")
         gate = next((gate for gate in job.gates.all() if gate.answered_at is None), None)
         approval = gate is None or gate.kind == "plan"
         return Word("job", job.state, "Waiting for approval" if approval else "Waiting for a decision")
@@ -54,6 +56,11 @@ def job_word(job: Job) -> Word:
     if job.state == JobState.FAILED:
         return Word("job", job.state, f"{job.get_kind_display()} failed")
     return Word("job", job.state, "")
+
+
+def waits_for_idle(job: Job) -> bool:
+    """It waits for a moment without requests, and nobody need do anything."""
+    return any(gate.kind == StandingKind.WHEN_IDLE and gate.answered_at is None for gate in job.gates.all())
 
 
 def was_left(job: Job) -> bool:
@@ -100,6 +107,9 @@ BY_ITSELF = {
     "ended": "not answered: the job ended",
     "cancelled": "not answered: the job was cancelled",
     "expired": "not answered in time",
+    "when idle": "approved for a moment without requests",
+    "idle": "no request ran",
+    "revoked": "the approval was revoked",
 }
 """How a question is closed that nobody answered."""
 

@@ -28,7 +28,7 @@ function notify(all) {
     const shown = new Notification(`${item.deployment} ${what}`, { body: item.text, tag: item.key });
     shown.onclick = () => {
       window.focus();
-      location.assign(`/jobs/${item.job}/`);
+      location.assign(item.page || `/jobs/${item.job}/`);
     };
   }
 }

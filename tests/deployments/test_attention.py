@@ -9,7 +9,7 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 
 from deployments.attention import attention
-from deployments.models import Gate, Job
+from deployments.models import Gate, Job, StandingApproval
 from deployments.streams import AttentionStream
 from tests.factories import make_choice, make_deployment, make_gate, make_job
 
@@ -40,6 +40,22 @@ def test_the_policy_decides_whether_the_requester_is_waited_for(approver: User) 
     deployment.requester_may_approve = True
     deployment.save()
     assert keys(approver) == [f"gate-{gate.pk}"]
+
+
+def test_a_lease_that_is_asked_for_waits_for_approvers_other_than_its_holder(
+    approver: User, operator: User, administrator: User
+) -> None:
+    lease = StandingApproval.objects.create(kind="tuning", holder=administrator, holder_name="ana", reason="flags")
+    assert attention(approver) == [
+        {
+            "key": f"lease-{lease.pk}",
+            "page": "/",
+            "kind": "waiting",
+            "deployment": "A tuning lease",
+            "text": "ana: flags",
+        }
+    ]
+    assert (keys(operator), keys(administrator)) == ([], [])
 
 
 def test_what_failed_is_told_for_a_day_unless_something_is_under_way(viewer: User) -> None:

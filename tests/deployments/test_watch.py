@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
+from deployments import watch
 from deployments.lifecycle import JobState, LaunchState, ServiceState
 from deployments.models import Deployment, Launch
 from deployments.watch import DeploymentWatcher
@@ -77,6 +78,22 @@ def test_what_is_seen(
     change(machine)
     assert seen(serving, machine)[0] == state
     assert Launch.objects.get().state == launch
+
+
+def test_an_end_that_is_not_told_as_a_crash_is_not_kept_either(
+    serving: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next look would take it for a stop."""
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("the monitor dies here")
+
+    monkeypatch.setattr(watch, "_set", fail)
+    with pytest.raises(RuntimeError):
+        seen(serving, idle_machine())
+    assert Launch.objects.get().state == LaunchState.SERVING
+    monkeypatch.undo()
+    assert seen(serving, idle_machine())[0] == ServiceState.CRASHED and Launch.objects.get().crashed
 
 
 def test_a_look_from_before_the_launch_says_nothing_about_it(serving: Deployment) -> None:

@@ -42,6 +42,8 @@ def _pages(deployment: Any, host: Any, revision: Any) -> dict[str, str]:
         "deployment": own,
         "deployment_edit": f"{own}edit/",
         "secrets": f"{own}secrets/",
+        "standing_allow": f"{own}standing/",
+        "lease": f"{machine}lease/",
         "plan_restart": f"{own}restart/",
         "plan_stop": f"{own}stop/",
         "benchmark_form": f"{own}benchmark/",
@@ -128,8 +130,50 @@ def _jobs(deployment: Any, card: Any) -> dict[str, str]:
     long = factories.make_job(third, at_step=6, state="succeeded", ended_at=now)
     factories.make_log(long, "Plan.\n", source="panel", step="plan")
     factories.make_log(long, *long_log())
-    jobs = {"job_long": long, "job": done, "job_failed": failed, "job_plan": waiting, "job_gate": asking}
+    jobs = _standing(third, second, card) | {
+        "job_long": long,
+        "job": done,
+        "job_failed": failed,
+        "job_plan": waiting,
+        "job_gate": asking,
+    }
     return {name: f"/jobs/{job.pk}/" for name, job in jobs.items()}
+
+
+def _standing(crashed: Any, tuned: Any, card: Any) -> dict[str, Any]:
+    """A standing approval of each kind, one that is asked for, and a host on which jobs had to ask often."""
+    from django.contrib.auth.models import Group, User
+    from django.utils import timezone
+
+    from deployments.models import StandingApproval
+    from tests import factories
+
+    now = timezone.now()
+    ben = User.objects.create(username="ben")
+    ben.groups.set(Group.objects.filter(name="approver"))
+    given = {"given_by": ben, "given_by_name": "ben", "given_at": now, "expires_at": now + timedelta(days=9)}
+    type(crashed).objects.filter(pk=crashed.pk).update(crash_starts_per_hour=3)
+    StandingApproval.objects.create(
+        kind="after a crash", deployment=crashed, per_hour=3, reason="Nobody is there at night.", **given
+    )
+    lease = {
+        "kind": "tuning",
+        "host": card.host,
+        "gpu_uuids": [card.uuid],
+        "holder": ben,
+        "holder_name": "olga",
+        "hours": 4,
+    }
+    StandingApproval.objects.create(**lease, **given)
+    StandingApproval.objects.create(**lease, reason="More context for the long documents of the legal team.")
+    fourth = factories.make_deployment(host=card.host, gpus=[card], name="fourth")
+    later = factories.make_job(fourth, at_step=0, state="waiting", plan=PLAN)
+    factories.make_gate(later, kind="when idle", title="Waits until no request runs", expires_at=None)
+    StandingApproval.objects.create(kind="when idle", job=later, begins_at=now + timedelta(hours=2), **given)
+    for _ in range(3):
+        asked = factories.make_job(fourth, at_step=6, state="succeeded", ended_at=now)
+        factories.make_gate(asked, kind="not free", answer="anyway", answered_at=now)
+    return {"job_later": later}
 
 
 def _log() -> list[str]:

@@ -108,6 +108,7 @@ def make_deployment(
     for number in range(cards):
         boxes.nth(number).check()
     page.locator("input[name=requester_may_approve]").check()
+    page.locator("input[name=clean_start_by_itself]").uncheck()
     page.locator("input[name=kill_own_by_itself]").set_checked(kills_by_itself)
     page.locator("[name=co_tenants]").fill(co_tenants)
     if seconds:

@@ -137,7 +137,7 @@ class Story:
             actor=self.actor,
             address="",
         )
-        usual = {"requester_may_approve": True}
+        usual = {"requester_may_approve": True, "clean_start_by_itself": False}  # stories approve each plan
         made = Deployment(name=name, revision=profile.revisions.get(), **(usual | policy))
         uuids = [place.host.gpus.get(index=index).uuid for index in cards]
         return services.create_deployment(made, host=place.host, gpu_uuids=uuids, actor=self.actor, address="")
