@@ -50,6 +50,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("-e", "--env", action="append", default=[])
     run.add_argument("-l", "--label", action="append", default=[])
     run.add_argument("--entrypoint", default="")
+    run.add_argument("-u", "--user", default="")
     for kept in ("-v", "--gpus", "--ipc", "--shm-size", "--device", "--ulimit", "--pull"):
         run.add_argument(kept, action="append", default=[], dest="kept")
     run.add_argument("image")
@@ -88,7 +89,7 @@ def main(words: list[str]) -> int:
     asked = _parser().parse_args(words)
     try:
         if asked.verb == "run":
-            made = {key: getattr(asked, key) for key in ("name", "restart", "image", "command", "env")}
+            made = {key: getattr(asked, key) for key in ("name", "restart", "image", "command", "env", "user")}
             entrypoint = [asked.entrypoint] if asked.entrypoint else []
             print(ask("run", **made, entrypoint=entrypoint, labels=dict(each.split("=", 1) for each in asked.label)))
         elif asked.verb == "ps":
