@@ -159,8 +159,8 @@ class _Matcher:
         values, position = self._values(flag, args, position)
         least = 1 if flag.takes in ("1", "+") else 0 if flag.takes in ("?", "*") else int(flag.takes)
         too_few = len(values) < least
-        kept = () if dotted else tuple(values)
-        self._words.given.append(Given(written, flag, kept, name, too_few=too_few, at=(first, position)))
+        own = () if dotted else tuple(values)
+        self._words.given.append(Given(written, flag, own, name, too_few=too_few, at=(first, position)))
         return position
 
     def _values(self, flag: Flag, args: list[str], position: int) -> tuple[list[str], int]:

@@ -9,7 +9,6 @@ from typing import Any
 from deployments.plan.container_change import ContainerTold
 from deployments.plan.container_run import DEPLOYMENT, Run
 from deployments.plan.inputs import PlanInput
-from deployments.plan.passing import API_KEY
 from deployments.plan.serving import Serving
 from deployments.plan.start import LIMITS, Kept, Start, run_of
 from deployments.plan.warnings import warning
@@ -73,9 +72,6 @@ def _secrets_lost(asked: PlanInput, start: Start) -> list[dict[str, Any]]:
         text = f"{start.way.name} starts the server in an environment of its own, so the secrets cannot be passed on."
         todo = "Keep them with the unit or container itself and remove them here, or choose another way under Edit."
         return [warning(text, why, todo, blocks=True)]
-    if start.kept.uid is not None and API_KEY in asked.secrets and asked.engine.api_key_setting:
-        text = f"The server runs as uid {start.kept.uid}, who may not read the file in which its API key is passed on."
-        return [warning(text, why, "Log in as that user, or remove the secret here.", blocks=True)]
     return []
 
 

@@ -59,7 +59,12 @@ def start_values(
     assert row.revision is not None
     way = Way.of(row.started_by or By.WRAPPER)
     if way.by in NAMED:
-        return {**_NO_PROCESS, "way": way.by, "program": "setsid", "run": _follower(ctx, row, way) if starts else ""}
+        return {
+            **_NO_PROCESS,
+            "way": way.by,
+            "program": "setsid",
+            "run": _follower(ctx, row, way, secrets=secrets) if starts else "",
+        }
     kept = _start(ctx).get("kept", {})
     limits = kept.get("limits", {})
     return {
@@ -98,7 +103,7 @@ _NO_PROCESS = {
 """Of what a process of our own would get."""
 
 
-def _follower(ctx: StepContext, row: Launch, way: Way) -> str:
+def _follower(ctx: StepContext, row: Launch, way: Way, *, secrets: bool) -> str:
     """The wrapper of a launch by a unit or container that is there.
 
     Raises StepFailed when it would do other than was approved.
@@ -110,7 +115,7 @@ def _follower(ctx: StepContext, row: Launch, way: Way) -> str:
     if isinstance(told, Unknown):
         raise StepFailed(told.reason, hint="Look at it on the host, then start again.")
     if isinstance(told, ContainerTold) and container:
-        return _run(ctx, row, told, container)
+        return _run(ctx, row, told, container, secrets=secrets)
     change = _approved(ctx, told, row.revision)
     root = as_root(ctx, tool)
     values = {
@@ -129,12 +134,21 @@ def _follower(ctx: StepContext, row: Launch, way: Way) -> str:
     return follower("unit", {**values, "NAME": way.name, "JOURNAL": journal})
 
 
-def _run(ctx: StepContext, row: Launch, old: ContainerTold, container: Mapping[str, Any]) -> str:
+def _run(ctx: StepContext, row: Launch, old: ContainerTold, container: Mapping[str, Any], *, secrets: bool) -> str:
     """The wrapper of a launch whose container is made for it."""
     assert row.revision is not None
     cards = ",".join(gpu.uuid for gpu in ctx.gpus)
     revision = row.revision
-    run = Run(container, revision.argv, revision.env, revision.workdir, ctx.deployment.name, str(row.pk), cards)
+    run = Run(
+        container,
+        revision.argv,
+        revision.env,
+        revision.workdir,
+        deployment=ctx.deployment.name,
+        launch=str(row.pk),
+        cards=cards,
+        secrets=secrets,
+    )
     root = as_root(ctx, (run.tool,))
     tool = [*root, run.tool]
     return follower(

@@ -228,12 +228,9 @@ def test_secrets_are_not_lost_on_the_way() -> None:
     assert not plan(secrets=secrets).data["blocked"]
     unit = plan(secrets=secrets, started_by=Way(By.UNIT, "chat.service"), starter=unit_told())
     assert "chat.service starts the server in an environment of its own" in blocking(unit)
-    machine = serving_machine()
-    machine.procs[100].uid = 1000
-    facts = facts_of(machine, paths={})
-    facts = replace(facts, details={**facts.details, 100: replace(facts.details[100], gid=1001)})
-    assert "may not read the file in which its API key" in blocking(plan(facts=facts, launch=None, secrets=secrets))
-    assert not plan(facts=facts, launch=None, secrets={"HF_TOKEN": 1}).data["blocked"]
+    run = replace(SAME, container={"tool": "docker", "image": "x", "options": ["-e", "A=b"]})
+    assert "no file of the panel is inside the container" in blocking(plan(new=run, secrets=secrets))
+    assert not plan(new=run, secrets={"HF_TOKEN": 1}).data["blocked"]
 
 
 @pytest.mark.parametrize("text", ["unit", "unit a b.service", "nobody", "compose x", "container -x", "unit x.timer"])
