@@ -8,6 +8,7 @@ from collections.abc import Collection, Sequence
 from pathlib import PurePosixPath
 
 from deployments.engines.base import Engine
+from deployments.plan.unit_file import environment_line
 
 API_KEY = "API key"
 """Stands for the key that the server's own API asks for: each engine takes it in its own way. The other names are those
@@ -27,6 +28,12 @@ def in_env_file(engine: Engine, secrets: Sequence[tuple[str, str]]) -> str:
     """The same as lines of a file for ``docker run --env-file``, which takes a value as it stands."""
     named = [(engine.api_key_variable if name == API_KEY else name, value) for name, value in secrets]
     return "\n".join(f"{name}={value}" for name, value in named if name)
+
+
+def in_unit_file(engine: Engine, secrets: Sequence[tuple[str, str]]) -> str:
+    """The same as lines of a file for ``EnvironmentFile=`` of a unit."""
+    named = [(engine.api_key_variable if name == API_KEY else name, value) for name, value in secrets]
+    return "\n".join(environment_line(name, value) for name, value in named if name)
 
 
 def in_settings(engine: Engine, secrets: Sequence[tuple[str, str]]) -> str:

@@ -12,7 +12,7 @@ from deployments.plan.cards import CARDS_VARIABLE
 from deployments.plan.container_change import ContainerTold, find_argv, start_argv
 from deployments.plan.container_run import Run, run_command
 from deployments.plan.start import hash_of, what_to_write
-from deployments.plan.unit_change import CannotChange, Change, UnitTold, Wanted
+from deployments.plan.unit_change import CannotChange, Change, UnitTold, Wanted, secrets_file_of
 from deployments.plan.ways import NAMED, By, Way, unit_of
 from deployments.remote.script import Said, follower, wrapper
 from deployments.steps.base import StepContext, StepFailed
@@ -47,6 +47,12 @@ def _start(ctx: StepContext) -> dict[str, Any]:
 def written_first(ctx: StepContext) -> str:
     """The file on the host that the approved plan says is written; empty for none."""
     return str((_start(ctx).get("writes") or {}).get("path", ""))
+
+
+def secrets_file(row: Launch) -> str:
+    """The file on the host in which a unit's secrets stay; empty where none do."""
+    way = Way.of(row.started_by or By.WRAPPER)
+    return secrets_file_of(way.name) if way.by == By.UNIT else ""
 
 
 def start_values(
@@ -116,7 +122,7 @@ def _follower(ctx: StepContext, row: Launch, way: Way, *, secrets: bool) -> str:
         raise StepFailed(told.reason, hint="Look at it on the host, then start again.")
     if isinstance(told, ContainerTold) and container:
         return _run(ctx, row, told, container, secrets=secrets)
-    change = _approved(ctx, told, row.revision)
+    change = _approved(ctx, told, row.revision, secrets=secrets)
     root = as_root(ctx, tool)
     values = {
         "TOOL": [*root, *tool],
@@ -130,8 +136,9 @@ def _follower(ctx: StepContext, row: Launch, way: Way, *, secrets: bool) -> str:
         find = find_argv(told, [*root, *tool])
         more = {"OLD": told.name, "START": shlex.join(start), "FIND": shlex.join(find)}
         return follower("container", {**values, **more})
+    kept = "" if told.of_login else told.secrets_file
     journal = [*root, *(word.replace("systemctl", "journalctl") for word in tool)]
-    return follower("unit", {**values, "NAME": way.name, "JOURNAL": journal})
+    return follower("unit", {**values, "NAME": way.name, "JOURNAL": journal, "SECRETS_FILE": kept})
 
 
 def _run(ctx: StepContext, row: Launch, old: ContainerTold, container: Mapping[str, Any], *, secrets: bool) -> str:
@@ -165,10 +172,10 @@ def _run(ctx: StepContext, row: Launch, old: ContainerTold, container: Mapping[s
     )
 
 
-def _approved(ctx: StepContext, told: UnitTold | ContainerTold, revision: Revision) -> Change | None:
+def _approved(ctx: StepContext, told: UnitTold | ContainerTold, revision: Revision, *, secrets: bool) -> Change | None:
     """What is to be written, looked at again: for the new revision exactly what the plan has shown."""
     try:
-        change = what_to_write(told, Wanted(tuple(revision.argv), revision.env, revision.workdir))
+        change = what_to_write(told, Wanted(tuple(revision.argv), revision.env, revision.workdir, secrets))
     except CannotChange as problem:
         if _start(ctx).get("as_served"):  # the plan has seen that it starts just that
             return None

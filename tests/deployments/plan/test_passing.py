@@ -11,9 +11,11 @@ from deployments.plan.passing import (
     in_env_file,
     in_environment,
     in_settings,
+    in_unit_file,
     why_not_in_container,
     why_not_passed,
 )
+from deployments.plan.unit_file import read_environment
 
 SECRETS = [(API_KEY, "key-'\"\\$x-1"), ("HF_TOKEN", 'it\'s-a-$HOME-`id`-"x"')]
 LAUNCH = ["/opt/venv/bin/python", "-m", "sglang.launch_server", "--model-path", "/models/my model"]
@@ -55,6 +57,13 @@ def test_a_container_gets_them_by_a_file_of_plain_lines() -> None:
         f"HF_TOKEN={SECRETS[1][1]}",
     ]
     assert in_env_file(ENGINES["sglang"], SECRETS) == f"HF_TOKEN={SECRETS[1][1]}"
+
+
+def test_a_unit_reads_exactly_the_values() -> None:
+    assert read_environment(in_unit_file(ENGINES["vllm"], SECRETS)) == {
+        "VLLM_API_KEY": SECRETS[0][1],
+        "HF_TOKEN": SECRETS[1][1],
+    }
 
 
 @pytest.mark.parametrize(
