@@ -82,7 +82,7 @@ def test_they_go_by_stdin_and_the_server_answers_with_its_key(locked: Story) -> 
     script = launched(locked)
     assert f"export HF_TOKEN={TOKEN}" in script and f'api-key: "{KEY}"' in script
     wrapper = script.partition("RUN=")[2].partition("\nTOKEN=")[0]
-    assert TOKEN not in wrapper and KEY not in wrapper and '--config "$WITHIN_REACH/settings.yaml"' in wrapper
+    assert TOKEN not in wrapper and KEY not in wrapper and '--config "$DIR/settings.yaml"' in wrapper
     assert not any(KEY in word or TOKEN in word for call in locked.host.transport.calls for word in call.argv)
     checks = locked.job.steps.get(name="check").checks
     assert (checks.get(key="api key").status, checks.get(key="api key").value) == ("ok", "status 401")

@@ -1,13 +1,17 @@
 """How somebody has started a server before the panel knows of it: by a unit, in a container, by hand."""
 
 import json
+import os
 import shlex
+import signal
+from contextlib import suppress
 
 from lab.processes import Process
 from lab.tree import LOGIN, LOGIN_ID
 from tests.adopting.people import CARDS, command, line, wait_for_server
-from tests.managers.keepers import UNITS, run, start_docker
+from tests.managers.keepers import UNITS, everybody, has_systemd, run, start_docker
 from tests.support.story import HASTE, Machine, Place
+from tests.support.waiting import until
 
 DIRECTORY = "/srv/llm"
 ROOT, LLM = "root", LOGIN
@@ -19,6 +23,21 @@ def start(machine: Machine, way: str, *, port: int, user: str) -> Process:
     place = Place(None, machine)  # type: ignore[arg-type]
     {"unit": _by_unit, "compose": _by_compose, "transient": _by_hand, "plain": _by_hand}[way](place, port, user)
     return wait_for_server(place, port)
+
+
+def end(machine: Machine) -> None:
+    """No server runs any more, and nothing that would start one. What the panel's monitor has there goes on: a host
+    whose look was killed counts as not reached for a while, and nothing is adopted there then."""
+    place = Place(None, machine)  # type: ignore[arg-type]
+    if has_systemd(place):
+        units = "'chat*' 'docker*' 'relaunch-*'"
+        run(place, f"systemctl kill -s KILL {units} 2> /dev/null; systemctl stop {units}; systemctl reset-failed")
+        run(place, f"rm -rf {UNITS}/chat.service {UNITS}/chat.service.d /run/docker.sock; systemctl daemon-reload")
+    for process in everybody(place):
+        if "sglang" in process.title:
+            with suppress(ProcessLookupError):
+                os.kill(process.lab_pid, signal.SIGKILL)
+    until(lambda: not ["" for each in everybody(place) if "sglang" in each.title], seconds=20, what="their end")
 
 
 def _by_unit(place: Place, port: int, user: str) -> None:

@@ -12,7 +12,7 @@ from lab import cgroups
 from lab.cgroups import one_user_only
 from lab.fleet import Fleet
 from lab.processes import Process
-from tests.adopting.people import end_all, wait_for_server
+from tests.adopting.people import wait_for_server
 from tests.e2e import starters, steps
 from tests.managers.keepers import lives
 from tests.support.story import Machine, Place
@@ -47,9 +47,9 @@ def machine(page: Page, fleet: Fleet, way: str, transport: str) -> Iterator[Mach
     else:
         found = fleet.host(host_of(way, transport))
         steps.add_ssh_host(page, found)
-    end_all(found)
+    starters.end(found)
     yield found
-    end_all(found)
+    starters.end(found)
     for locks in ("/run/lock/relaunch", "/tmp/relaunch-locks"):
         shutil.rmtree(found.seen(locks), ignore_errors=True)
 
