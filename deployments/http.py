@@ -31,12 +31,23 @@ class HttpAnswer:
     seconds: float
 
 
+def _not_listening(body: bytes) -> None:
+    """For an answer that is read when it is whole."""
+
+
 def ask(
-    transport: Transport, port: int, request: HttpRequest, *, tick: Callable[[], None], key: str = ""
+    transport: Transport,
+    port: int,
+    request: HttpRequest,
+    *,
+    tick: Callable[[], None],
+    key: str = "",
+    heard: Callable[[bytes], None] = _not_listening,
 ) -> HttpAnswer:
     """Send one request to ``port`` as the host sees it, with the ``key`` of the server's API if there is one.
 
-    Nothing of it is in argv anywhere: it goes through the tunnel. Raises NoAnswer, or TransportError for the link.
+    ``heard`` gets the body so far whenever there is more of it. Nothing of the request is in argv anywhere: it goes
+    through the tunnel. Raises NoAnswer, or TransportError for the link.
     """
     began = time.monotonic()
     try:
@@ -44,7 +55,8 @@ def ask(
     except ConnectRefused as error:
         raise NoAnswer(f"Nothing accepts connections on port {port}.") from error
     try:
-        status, body = _exchange(tunnel, port, request, key=key, deadline=began + request.timeout, tick=tick)
+        deadline = began + request.timeout
+        status, body = _exchange(tunnel, port, request, key=key, deadline=deadline, tick=tick, heard=heard)
     except LinkLost as error:
         if not transport.is_alive(timeout=PROBE_SECONDS):
             raise  # the link itself is gone, which says nothing about the server
@@ -57,7 +69,14 @@ def ask(
 
 
 def _exchange(
-    tunnel: ByteTunnel, port: int, request: HttpRequest, *, key: str, deadline: float, tick: Callable[[], None]
+    tunnel: ByteTunnel,
+    port: int,
+    request: HttpRequest,
+    *,
+    key: str,
+    deadline: float,
+    tick: Callable[[], None],
+    heard: Callable[[bytes], None],
 ) -> tuple[int, bytes]:
     connection = h11.Connection(h11.CLIENT)
     tunnel.sendall(written(connection, port, request, key))
@@ -71,6 +90,7 @@ def _exchange(
             status = event.status_code
         elif isinstance(event, h11.Data):
             body += bytes(event.data)
+            heard(body)
         elif isinstance(event, h11.EndOfMessage | h11.ConnectionClosed):
             break
     if not status:

@@ -70,7 +70,8 @@ def written_files(deployment: Deployment) -> list[str]:
     """The files that launches of it have written so that a unit or container starts it, as far as the history goes."""
     about = Q(job__deployment=deployment) | Q(job__replaces=deployment)
     launches = Effect.objects.filter(about, kind=EffectKind.LAUNCH).order_by("pk")
-    paths = (str(target.get("writes", "")) for target in launches.values_list("target", flat=True))
+    targets = launches.values_list("target", flat=True)
+    paths = (str(target.get(name, "")) for target in targets for name in ("writes", "gives"))
     return list(dict.fromkeys(filter(None, paths)))
 
 

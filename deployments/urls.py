@@ -17,8 +17,8 @@ from deployments.views import (
     replacing,
     secrets,
     servers,
-    traffic,
     standing,
+    traffic,
     whatif,
 )
 

@@ -140,10 +140,10 @@ def _judge(
         why = "the host has booted" if not same_boot else "its process is gone"
         serving = Launch.objects.filter(_held(host), pk=launch.pk, state__in=RUNS)
         idle = serving.exclude(deployment__jobs__state__in=ACTIVE)
-        if idle.exclude(deployment__replacements__state__in=ACTIVE).update(
-            state=LaunchState.ENDED, ended_at=timezone.now(), end_reason=f"found ended: {why}", crashed=True
-        ):
-            _set(launch.deployment, host, ServiceState.CRASHED, f"It ended outside a job: {why}.")
+        ended = {"state": LaunchState.ENDED, "ended_at": timezone.now(), "end_reason": f"found ended: {why}"}
+        with transaction.atomic():  # never the one without the other: it would pass for a stop
+            if idle.exclude(deployment__replacements__state__in=ACTIVE).update(**ended, crashed=True):
+                _set(launch.deployment, host, ServiceState.CRASHED, f"It ended outside a job: {why}.")
     elif others.port:
         _set(launch.deployment, host, ServiceState.NOT_ANSWERING, others.port)
     elif listens:

@@ -28,6 +28,8 @@ class Given:
     too_few: bool = False
     surplus: str | None = None
     """A value behind an equals sign where the flag takes none."""
+    at: tuple[int, int] = (0, 0)
+    """Its first word, and the one behind its last."""
 
     @property
     def is_short_for(self) -> bool:
@@ -150,13 +152,15 @@ class _Matcher:
         dotted = self._catalogue.engine == "vllm" and "." in args[position - 1].partition("=")[0]
         if flag.takes == "0" or value is not None:
             kept = () if value is None or flag.takes == "0" or dotted else (value,)
-            given = Given(written, flag, kept, name, surplus=value if flag.takes == "0" else None)
-            self._words.given.append(given)
+            surplus = value if flag.takes == "0" else None
+            self._words.given.append(Given(written, flag, kept, name, surplus=surplus, at=(position - 1, position)))
             return position
+        first = position - 1
         values, position = self._values(flag, args, position)
         least = 1 if flag.takes in ("1", "+") else 0 if flag.takes in ("?", "*") else int(flag.takes)
         too_few = len(values) < least
-        self._words.given.append(Given(written, flag, () if dotted else tuple(values), name, too_few=too_few))
+        own = () if dotted else tuple(values)
+        self._words.given.append(Given(written, flag, own, name, too_few=too_few, at=(first, position)))
         return position
 
     def _values(self, flag: Flag, args: list[str], position: int) -> tuple[list[str], int]:

@@ -11,6 +11,7 @@ from enum import StrEnum
 
 from deployments.engines.base import Engine
 from deployments.engines.request import HttpRequest
+from deployments.engines.streamed import as_whole, is_streamed
 
 PROMPT = "The capital city of France is"
 TOKENS = 16
@@ -49,13 +50,14 @@ def _post(path: str, body: dict[str, object]) -> HttpRequest:
     return HttpRequest("POST", path, body, timeout=ANSWER_SECONDS)
 
 
-COMPLETION = _post("/v1/completions", {"prompt": PROMPT, "max_tokens": TOKENS, "temperature": 0})
+COMPLETION = _post("/v1/completions", {"prompt": PROMPT, "max_tokens": TOKENS, "temperature": 0, "stream": True})
 CHAT = _post(
     "/v1/chat/completions",
     {
         "messages": [{"role": "user", "content": "What is the capital city of France?"}],
         "max_tokens": TOKENS,
         "temperature": 0,
+        "stream": True,
     },
 )
 EMBEDDING = _post("/v1/embeddings", {"input": f"{PROMPT} Paris."})
@@ -74,16 +76,23 @@ def judge(request: HttpRequest, status: int, body: bytes) -> Judged:
         verdict = Verdict.NOT_SERVED if status in NOT_SERVED else Verdict.BAD
         return Judged(verdict, shown(body), f"it was answered with status {status}")
     try:
-        told = json.loads(body)
+        told = as_whole(body) if is_streamed(body) else json.loads(body)
     except (ValueError, RecursionError):
         return Judged(Verdict.BAD, shown(body), "the answer is not JSON")
     if request is EMBEDDING:
         return _judge_vector(told, body)
     text = _text_of(told)
+    if text is None and is_streamed(body) and "error" in told:
+        return Judged(Verdict.BAD, str(told["error"])[:SHOWN], "it broke off its answer with an error")
     if text is None:
         return Judged(Verdict.BAD, shown(body), "the answer holds no text")
     wrong = what_is_wrong(text)
     return Judged(Verdict.BAD, text, wrong) if wrong else Judged(Verdict.GOOD, text)
+
+
+def said_so_far(body: bytes) -> str:
+    """The text of an answer of which more may come; empty for one that comes at once."""
+    return (_text_of(as_whole(body)) or "") if is_streamed(body) else ""
 
 
 def shown(body: bytes) -> str:

@@ -20,6 +20,8 @@ DEPLOYMENT, LAUNCH = "relaunch.deployment", "relaunch.launch"
 """Labels of what we have made."""
 CHOSEN = re.compile(r"(?:CUDA|NVIDIA)_VISIBLE_DEVICES=|device=|nvidia\.com/gpu=", re.ASCII)
 """Options that choose cards: a variable, `--gpus "device=0"`, a CDI name."""
+SECRETS = "@SECRETS@"
+"""Stands for the file with the launch's secrets until the host knows where that is."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,8 @@ class Run:
     deployment: str = ""
     launch: str = ""
     cards: str = ""
+    secrets: bool = False
+    """Are any given to it, in a file of the launch?"""
 
     @property
     def tool(self) -> str:
@@ -71,6 +75,8 @@ def run_argv(run: Run, tool: Sequence[str]) -> list[str]:
     added += ["-e", f"RELAUNCH_LAUNCH_ID={run.launch}", "-e", f"RELAUNCH_DEPLOYMENT={run.deployment}"]
     if run.cards and not any(CHOSEN.search(word) for word in options):
         added += ["-e", f"{CARDS_VARIABLE}={run.cards}"]
+    if run.secrets:
+        added += ["--env-file", SECRETS]
     return [*tool, "run", *added, *options, str(run.container["image"]), *run.argv]
 
 
@@ -81,6 +87,7 @@ def run_command(run: Run, tool: Sequence[str], old: ContainerTold | None) -> str
     """
     words = [f"{name}={shlex.quote(value)}" for name, value in run.env.items()]
     command = " ".join([*words, shlex.join(run_argv(run, tool))])
+    command = command.replace(f"--env-file {SECRETS}", '--env-file "$DIR/secrets"', 1) if run.secrets else command
     if run.workdir:
         command = f"cd {shlex.quote(run.workdir)} && {command}"
     if old is None:

@@ -8,6 +8,7 @@ from collections.abc import Collection, Sequence
 from pathlib import PurePosixPath
 
 from deployments.engines.base import Engine
+from deployments.plan.unit_file import environment_line
 
 API_KEY = "API key"
 """Stands for the key that the server's own API asks for: each engine takes it in its own way. The other names are those
@@ -25,10 +26,33 @@ def in_environment(engine: Engine, secrets: Sequence[tuple[str, str]]) -> str:
     return "\n".join(f"export {name}={shlex.quote(value)}" for name, value in named if name)
 
 
+def in_env_file(engine: Engine, secrets: Sequence[tuple[str, str]]) -> str:
+    """The same as lines of a file for ``docker run --env-file``, which takes a value as it stands."""
+    named = [(engine.api_key_variable if name == API_KEY else name, value) for name, value in secrets]
+    return "\n".join(f"{name}={value}" for name, value in named if name)
+
+
+def in_unit_file(engine: Engine, secrets: Sequence[tuple[str, str]]) -> str:
+    """The same as lines of a file for ``EnvironmentFile=`` of a unit."""
+    named = [(engine.api_key_variable if name == API_KEY else name, value) for name, value in secrets]
+    return "\n".join(environment_line(name, value) for name, value in named if name)
+
+
 def in_settings(engine: Engine, secrets: Sequence[tuple[str, str]]) -> str:
     """Of (name, value): the API key of an engine that reads no variable, as YAML. A text of JSON is one of YAML."""
     key = dict(secrets).get(API_KEY)
     return f"{engine.api_key_setting}: {json.dumps(key)}" if key and engine.api_key_setting else ""
+
+
+def why_not_in_container(engine: Engine, options: Sequence[str], names: Collection[str]) -> str:
+    """Why a container that is made with these options would not get the secrets; empty when it gets them."""
+    variables = [engine.api_key_variable if name == API_KEY else name for name in names]
+    if "" in variables and engine.api_key_setting:
+        return f"{engine.label} takes its API key from a file only, and no file of the panel is inside the container"
+    given = {word.removeprefix("--env=").partition("=")[0] for word in options}
+    if twice := next((name for name in variables if name and name in given), ""):
+        return f"its options set {twice} themselves, and that would win"
+    return ""
 
 
 def why_not_passed(engine: Engine, argv: Sequence[str], names: Collection[str]) -> str:

@@ -179,7 +179,8 @@ def _through(asked: PlanInput, serving: Serving, way: Way, tool: tuple[str, ...]
     if asked.starter is None or asked.new is None:
         return start
     try:
-        return replace(start, writes=what_to_write(asked.starter, wanted(asked.new)))
+        asks = replace(wanted(asked.new), secrets=bool(asked.secrets))
+        return replace(start, writes=what_to_write(asked.starter, asks))
     except CannotChange as problem:
         if _serves_just_that(asked, serving, asked.new):
             return replace(start, as_served=True)

@@ -65,17 +65,20 @@ def start_warnings(asked: PlanInput, serving: Serving, start: Start) -> list[dic
 
 
 def _secrets_lost(asked: PlanInput, start: Start) -> list[dict[str, Any]]:
-    """Only a process of our own is given any; a docker run is told by the command itself (passing.py)."""
+    """Neither a container that is there nor a service of compose is given any; of a docker run: passing.py."""
     why = f"{asked.deployment} is not started without its secrets ({', '.join(sorted(asked.secrets))})."
     if not asked.secrets:
         return []
-    if start.way.by in NAMED and start.way.by != By.RUN:
+    if start.way.by == By.UNIT and API_KEY in asked.secrets and asked.engine.api_key_setting:
+        text = (
+            f"{asked.engine.label} takes its API key from a file only, and {start.way.name} names none of the panel's."
+        )
+        todo = "Keep the key with the unit itself and remove it here, or choose another way under Edit."
+        return [warning(text, why, todo, blocks=True)]
+    if start.way.by in (By.CONTAINER, By.COMPOSE) or start.as_served:
         text = f"{start.way.name} starts the server in an environment of its own, so the secrets cannot be passed on."
         todo = "Keep them with the unit or container itself and remove them here, or choose another way under Edit."
         return [warning(text, why, todo, blocks=True)]
-    if start.kept.uid is not None and API_KEY in asked.secrets and asked.engine.api_key_setting:
-        text = f"The server runs as uid {start.kept.uid}, who may not read the file in which its API key is passed on."
-        return [warning(text, why, "Log in as that user, or remove the secret here.", blocks=True)]
     return []
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from deployments.plan.unit_file import (
     WHOLE,
@@ -23,6 +23,7 @@ from deployments.plan.unit_file import (
 )
 from hosts.probe.frames import Unknown
 
+HEAD = ("# Written by Relaunch; removed, the unit is as it was.", "[Service]")
 SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "ash"})
 
 
@@ -33,6 +34,13 @@ class Wanted:
     argv: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)
     workdir: str = ""
+    secrets: bool = False
+    """Is it given any? A unit reads them from a file of root's (``secrets_file_of``)."""
+
+
+def secrets_file_of(unit: str) -> str:
+    """Beside the drop-in that names it; systemd takes no notice of it by itself."""
+    return f"/etc/systemd/system/{unit}.d/relaunch.secrets"
 
 
 @dataclass(frozen=True)
@@ -56,6 +64,11 @@ class UnitTold:
     def drop_in(self) -> str:
         """Where ours stands."""
         return f"/etc/systemd/system/{self.name}.d/relaunch.conf"
+
+    @property
+    def secrets_file(self) -> str:
+        """What is in there is never read back."""
+        return secrets_file_of(self.name)
 
 
 @dataclass(frozen=True)
@@ -86,17 +99,19 @@ def change_for(told: UnitTold, wanted: Wanted) -> Change | None:
             f"The files of {told.name} have been changed since systemd read them. Whoever did that has to run "
             "systemctl daemon-reload."
         )
+    asks = wanted.secrets and told.secrets_file not in unit.files
+    unit = replace(unit, files=tuple(path for path in unit.files if path != told.secrets_file))
     environment = _environment(told, unit)
     try:
         runs = expand(unit.words, environment)
     except ValueError as problem:
         raise CannotChange(f"What {told.name} runs could not be read: {problem}") from problem
-    wanted = Wanted((_program(runs[:1], wanted.argv), *wanted.argv[1:]), wanted.env, wanted.workdir)
+    wanted = replace(wanted, argv=(_program(runs[:1], wanted.argv), *wanted.argv[1:]))
     differing = {name: value for name, value in wanted.env.items() if environment.get(name) != value}
     moved = bool(wanted.workdir) and wanted.workdir != unit.workdir
     if tuple(runs) == wanted.argv and not differing and not moved:
-        return None
-    lines = None if moved else _lines(told, unit, environment, wanted, differing)
+        return _with_secrets(told) if asks else None
+    lines = None if moved or asks else _lines(told, unit, environment, wanted, differing)
     return lines or _drop_in(told, runs, wanted)
 
 
@@ -163,7 +178,7 @@ def _drop_in(told: UnitTold, runs: Sequence[str], wanted: Wanted) -> Change:
         )
     if not wanted.argv[0].startswith("/"):
         raise CannotChange(f"A unit needs the whole path of its program, and the revision says only {wanted.argv[0]}.")
-    text = _text(wanted)
+    text = _text(told, wanted)
     if told.containers:
         raise CannotChange(
             f"{told.name} has its flags in the unit itself. To change them, systemd must read its files again "
@@ -174,13 +189,28 @@ def _drop_in(told: UnitTold, runs: Sequence[str], wanted: Wanted) -> Change:
     return Change(told.drop_in, text=text)
 
 
+def _with_secrets(told: UnitTold) -> Change:
+    """Our drop-in as it is, or a new one, that has the unit read its secrets."""
+    if told.of_login:
+        raise CannotChange(f"{told.name} is a unit of a login's own systemd, and the panel gives no secrets to those.")
+    if told.containers:
+        raise CannotChange(
+            f"{told.name} does not read the file by which it is given secrets. To make it do so, systemd must read its "
+            "files again (daemon-reload), and containers run on this machine, which can lose their cards by that. Give "
+            f"the unit EnvironmentFile=-{told.secrets_file} at a time when that harms nobody; from then on only that "
+            "file is written."
+        )
+    before = told.own_drop_in.strip("\n") or "\n".join(HEAD)
+    return Change(told.drop_in, text=f"{before}\nEnvironmentFile={told.secrets_file}\n")
+
+
 def is_script(runs: Sequence[str]) -> bool:
     """Does a command that begins so start the server by a script, which may make any flags of it?"""
     return bool(runs) and (posixpath.basename(runs[0]) in SHELLS or runs[0].endswith(".sh"))
 
 
-def _text(wanted: Wanted) -> str:
-    lines = ["# Written by Relaunch; removed, the unit is as it was.", "[Service]"]
+def _text(told: UnitTold, wanted: Wanted) -> str:
+    lines = [*HEAD, *([f"EnvironmentFile={told.secrets_file}"] if wanted.secrets else [])]
     lines += [f"Environment={quoted_assignment(name, value)}" for name, value in wanted.env.items()]
     lines += [f"WorkingDirectory={wanted.workdir}"] if wanted.workdir else []
     lines += ["ExecStart=", f"ExecStart={' '.join(map(quoted_word, wanted.argv))}"]

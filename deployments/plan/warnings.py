@@ -14,7 +14,7 @@ from deployments.plan.cards import CARDS_VARIABLE, Held, cards_named, memory_on
 from deployments.plan.flagcheck import warnings_of_flags
 from deployments.plan.inputs import HOME, LEAST_DISK_MIB, PlanInput, Recipe
 from deployments.plan.manager import scheduler_of
-from deployments.plan.passing import ROUTER_KEY, why_not_passed
+from deployments.plan.passing import ROUTER_KEY, why_not_in_container, why_not_passed
 from deployments.plan.serving import Serving, port_owners
 from deployments.plan.words import command_of
 from hosts.probe.facts import HostFacts
@@ -204,8 +204,9 @@ def _secrets(asked: PlanInput, new: Recipe) -> list[dict[str, Any]]:
     if asked.secrets_lost is not None:
         text, todo = asked.secrets_lost
         return [warning(text, why, todo, blocks=True)]
-    around = [new.container["tool"]] if new.container else []
-    reason = why_not_passed(asked.engine, [*around, *new.argv], asked.secrets)
+    reason = why_not_passed(asked.engine, new.argv, asked.secrets)
+    if new.container:
+        reason = why_not_in_container(asked.engine, new.container["options"], asked.secrets)
     if not reason:
         return []
     todo = "Start the engine itself in a new revision, or remove the secret on the deployment's page."

@@ -129,7 +129,7 @@ tell_listener() {
         have_all $INODES || { say listen other; return 0; }
     fi
     # It has read its settings long ago: the file with its key is not needed any more.
-    [ ! -e "$DIR/settings.yaml" ] || rm -f "$DIR/settings.yaml"
+    [ ! -e "$DIR/settings.yaml" ] || rm -rf "$DIR/settings.yaml" "/run/relaunch-${DIR##*/}"
     say listen ours
 }
 

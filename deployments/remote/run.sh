@@ -24,5 +24,6 @@ unit $UNIT}" \
 )
 CODE=$?
 rm -f "$DIR/secrets" "$DIR/settings.yaml"
+rm -rf "/run/relaunch-${DIR##*/}"
 printf '%s\n' "$CODE" > "$DIR/exit.new"
 mv "$DIR/exit.new" "$DIR/exit"

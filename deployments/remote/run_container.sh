@@ -22,6 +22,7 @@ if [ -n "$CHANGE" ]; then
 fi
 : > "$DIR/ordered"
 SAID=$(eval "$START" 2>&1) || fail "The container was not started: $SAID"
+rm -f "$DIR/secrets" # docker has read it
 ID=$(eval "$FIND" 2>&1 | head -n 1)
 [ -n "$ID" ] || fail "The container was started, and cannot be found: $SAID"
 look "$ID"

@@ -1,4 +1,5 @@
 # NAME: the unit. TOOL: how systemctl is called here. JOURNAL: how journalctl is. CHANGE: a file that is written first.
+# SECRETS_FILE: from which the unit reads its secrets; they come in a file of the launch. Empty: it is given none.
 # LINES: those of an environment file, each NAME=value; TEXT: all of a drop-in, after which systemd reads its files.
 
 # Sets STATE, PID, RUN (of this start), CODE, KIND.
@@ -47,6 +48,15 @@ write_change() {
     fi
 }
 
+# For root alone. What the unit was given before and is given no more goes out of the file; systemd still wants it there.
+BY_ROOT_SECRETS='
+mkdir -p "${1%/*}" && umask 077 && cat > "$1.new" && mv "$1.new" "$1"'
+write_secrets() {
+    GIVEN=$DIR/secrets
+    [ -e "$GIVEN" ] || { $AS_ROOT test -s "$SECRETS_FILE" && GIVEN=/dev/null; } || return 0
+    SAID=$($AS_ROOT sh -c "$BY_ROOT_SECRETS" sh "$SECRETS_FILE" 2>&1 < "$GIVEN") && rm -f "$DIR/secrets"
+}
+
 look
 case $STATE in
 inactive | failed) ;;
@@ -54,6 +64,7 @@ inactive | failed) ;;
 esac
 BEFORE=$LAST:$SINCE
 case $OUTPUT in append:*) SIZE=$(wc -c 2> /dev/null < "${OUTPUT#*:}") ;; *) SIZE=0 ;; esac
+[ -z "$SECRETS_FILE" ] || write_secrets || fail "$SECRETS_FILE could not be written: $SAID"
 [ -z "$CHANGE" ] || write_change || fail "$CHANGE could not be written: $SAID"
 $TOOL reset-failed -- "$NAME" > /dev/null 2>&1
 : > "$DIR/ordered"

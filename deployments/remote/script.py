@@ -105,7 +105,11 @@ def wrapper(
         # A file that is not there ends the shell: without its secrets the server does not start.
         lines += ['. "$DIR/secrets"', 'rm -f "$DIR/secrets"']
     as_user = "" if user[0] is None else f"setpriv --reuid={user[0]} --regid={user[1]} $MEMBERS "
-    lines.append(f"exec {as_user}{shlex.join(argv)}" + (' --config "$DIR/settings.yaml"' if settings else ""))
+    where = "$DIR"
+    if settings and user[0] is not None:
+        where = "$WITHIN_REACH"
+        lines += _within_reach(user)
+    lines.append(f"exec {as_user}{shlex.join(argv)}" + (f' --config "{where}/settings.yaml"' if settings else ""))
     return _part("run").replace("@COMMAND@", "\n".join(f"    {line}" for line in lines))
 
 
@@ -122,6 +126,13 @@ def _become(user: User) -> list[str]:
         "    export HOME USER LOGNAME",
         "fi",
     ]
+
+
+def _within_reach(user: User) -> list[str]:
+    """The engine's own file where the server may read it, and nobody else: another user may not enter root's home."""
+    copy = 'umask 077 && mkdir "$WITHIN_REACH" && cp "$DIR/settings.yaml" "$WITHIN_REACH/"'
+    own = f'chown -R {user[0]}:{user[1]} "$WITHIN_REACH"'
+    return ["WITHIN_REACH=/run/relaunch-${DIR##*/}", f"({copy} && {own}) || exit 1"]
 
 
 def _exports(env: Mapping[str, str]) -> list[str]:

@@ -15,9 +15,9 @@ from deployments.services.profiles import add_revision, check_import, clone_prof
 from deployments.services.releasing import release, tidy_up_again
 from deployments.services.replacing import request_replacement
 from deployments.services.secrets import remove_secret, set_secret
-from deployments.services.traffic import request_put_back, say_it_is_back
 from deployments.services.standing import allow_after_crash, approve_when_idle, ask_for_lease, give_lease
 from deployments.services.standing import revoke as revoke_standing
+from deployments.services.traffic import request_put_back, say_it_is_back
 
 __all__ = [
     "Refused",
@@ -49,8 +49,8 @@ __all__ = [
     "request_model",
     "request_put_back",
     "request_replacement",
-    "say_it_is_back",
     "revoke_standing",
+    "say_it_is_back",
     "set_secret",
     "tidy_up_again",
     "unmark_proven",

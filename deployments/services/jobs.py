@@ -18,7 +18,7 @@ from controlpanel.live import hints
 from controlpanel.refusal import Refused
 from controlpanel.templatetags.words import duration
 from deployments import tasks
-from deployments.lifecycle import ACTIVE, GO_BACK, JobKind, JobState, ServiceState
+from deployments.lifecycle import GO_BACK, JobKind, JobState, ServiceState, StandingKind
 from deployments.models import CardClaim, Deployment, Gate, Job, JobStep, Placement, PortClaim, Revision
 from deployments.steps.recipes import RECIPES
 

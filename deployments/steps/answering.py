@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from typing import NoReturn
 
 from deployments import http
-from deployments.engines.answers import EMBEDDING, Judged, Verdict, judge, questions
+from deployments.engines.answers import EMBEDDING, Judged, Verdict, judge, questions, said_so_far
 from deployments.engines.request import HttpRequest
 from deployments.lifecycle import CheckStatus
 from deployments.models import Launch
@@ -15,6 +16,8 @@ from hosts.transport.base import Transport
 
 SHOWN = 500
 """Characters of the answer on the page."""
+SHOW_EVERY = 0.5
+"""Seconds between two looks at an answer that comes."""
 HINT = "Look at the model, its quantization and the engine's version, or go back to the proven revision."
 
 
@@ -40,11 +43,28 @@ def answer_of(ctx: StepContext, row: Launch, transport: Transport) -> str:
 
 
 def _ask(ctx: StepContext, transport: Transport, request: HttpRequest, key: str) -> tuple[Judged, float]:
+    coming = _Coming(ctx)
     try:
-        answer = http.ask(transport, ctx.revision.port, request, tick=ctx.tick, key=key)
+        answer = http.ask(transport, ctx.revision.port, request, tick=ctx.tick, key=key, heard=coming.heard)
     except http.NoAnswer as error:
-        _fail(ctx, request, str(error), "")
+        _fail(ctx, request, str(error), coming.text)
     return judge(request, answer.status, answer.body), answer.seconds
+
+
+class _Coming:
+    """Shows an answer on the job's page while it comes, if it takes long enough for somebody to read."""
+
+    def __init__(self, ctx: StepContext) -> None:
+        self._ctx = ctx
+        self._shown = time.monotonic()
+        self.text = ""
+
+    def heard(self, body: bytes) -> None:
+        """``body``: all of it so far."""
+        self.text = said_so_far(body)
+        if self.text and time.monotonic() - self._shown >= SHOW_EVERY:
+            self._shown = time.monotonic()
+            self._ctx.remember(answering=self.text[:SHOWN])
 
 
 def _show(ctx: StepContext, request: HttpRequest, judged: Judged, seconds: float) -> None:
@@ -68,6 +88,7 @@ def _show(ctx: StepContext, request: HttpRequest, judged: Judged, seconds: float
         source=request.path,
     )
     ctx.show_soon([check])  # what comes next takes no time
+    ctx.say(f"Asked by {request.path}, it answered: {' '.join(judged.text.split())}")
 
 
 def _label(request: HttpRequest) -> str:

@@ -11,17 +11,19 @@ from django.utils import timezone
 
 from controlpanel.sealing import CannotUnseal
 from deployments import secrets
+from deployments.engines.base import Engine
 from deployments.lifecycle import LIVE_LAUNCH, CheckStatus, EffectKind, LaunchState, StepState
 from deployments.models import JobStep, Launch
 from deployments.plan.collect import cards_of, measured_needs
-from deployments.plan.passing import in_environment, in_settings
+from deployments.plan.passing import in_env_file, in_environment, in_settings, in_unit_file
+from deployments.plan.ways import NAMED, By, Way
 from deployments.remote import run as remote
 from deployments.remote.locks import lock_values, locked_by
 from deployments.remote.script import Said, Script
 from deployments.steps import by_itself
 from deployments.steps.base import StepContext, StepFailed
 from deployments.steps.node_locks import lock_on_node
-from deployments.steps.starting import limit_not_kept, start_values, way_of, written_first
+from deployments.steps.starting import limit_not_kept, secrets_file, start_values, way_of, written_first
 from hosts.transport.base import TransportError
 
 TIMEOUT_SECONDS = 45.0
@@ -121,6 +123,7 @@ def _send(ctx: StepContext, row: Launch, *, mode: str) -> list[Said]:
             "host": ctx.host.name,
             "way": row.started_by,
             "writes": written_first(ctx) if mode == "start" else "",
+            "gives": secrets_file(row) if given else "",
         },
     )
     with ctx.link() as transport:
@@ -142,7 +145,7 @@ def _given(row: Launch) -> list[tuple[str, str]]:
 
 def _script(ctx: StepContext, row: Launch, *, mode: str, lock: bool, given: Sequence[tuple[str, str]] = ()) -> Script:
     assert row.revision is not None
-    own, settings = in_environment(ctx.engine, given), in_settings(ctx.engine, given)
+    own, settings = _as_passed(ctx.engine, Way.of(row.started_by or By.WRAPPER).by, given)
     locks = lock_values(ctx.job, ctx.placement)
     needs: dict[str, int] = ctx.verified.data.get("needs", {})
     return remote.script_for(
@@ -166,6 +169,15 @@ def _script(ctx: StepContext, row: Launch, *, mode: str, lock: bool, given: Sequ
         settings=settings,
         **start_values(ctx, row, starts=mode == "start", secrets=bool(own), settings=bool(settings)),
     )
+
+
+def _as_passed(engine: Engine, by: By, given: Sequence[tuple[str, str]]) -> tuple[str, str]:
+    """The text of the launch's file of secrets, and of the engine's own; what is there already gets none."""
+    if by == By.RUN:
+        return in_env_file(engine, given), ""
+    if by == By.UNIT:
+        return in_unit_file(engine, given), ""
+    return ("", "") if by in NAMED else (in_environment(engine, given), in_settings(engine, given))
 
 
 def _why_nobody(ctx: StepContext, said: list[Said]) -> str:

@@ -12,7 +12,7 @@ from deployments.plan.cards import CARDS_VARIABLE
 from deployments.plan.container_change import ContainerTold, find_argv, start_argv
 from deployments.plan.container_run import Run, run_command
 from deployments.plan.start import hash_of, what_to_write
-from deployments.plan.unit_change import CannotChange, Change, UnitTold, Wanted
+from deployments.plan.unit_change import CannotChange, Change, UnitTold, Wanted, secrets_file_of
 from deployments.plan.ways import NAMED, By, Way, unit_of
 from deployments.remote.script import Said, follower, wrapper
 from deployments.steps.base import StepContext, StepFailed
@@ -50,6 +50,12 @@ def written_first(ctx: StepContext) -> str:
     return str((_start(ctx).get("writes") or {}).get("path", ""))
 
 
+def secrets_file(row: Launch) -> str:
+    """The file on the host in which a unit's secrets stay; empty where none do."""
+    way = Way.of(row.started_by or By.WRAPPER)
+    return secrets_file_of(way.name) if way.by == By.UNIT else ""
+
+
 def start_values(
     ctx: StepContext, row: Launch, *, starts: bool, secrets: bool = False, settings: bool = False
 ) -> dict[str, Any]:
@@ -60,7 +66,12 @@ def start_values(
     assert row.revision is not None
     way = Way.of(row.started_by or By.WRAPPER)
     if way.by in NAMED:
-        return {**_NO_PROCESS, "way": way.by, "program": "setsid", "run": _follower(ctx, row, way) if starts else ""}
+        return {
+            **_NO_PROCESS,
+            "way": way.by,
+            "program": "setsid",
+            "run": _follower(ctx, row, way, secrets=secrets) if starts else "",
+        }
     kept = _start(ctx).get("kept", {})
     limits = kept.get("limits", {})
     return {
@@ -99,7 +110,7 @@ _NO_PROCESS = {
 """Of what a process of our own would get."""
 
 
-def _follower(ctx: StepContext, row: Launch, way: Way) -> str:
+def _follower(ctx: StepContext, row: Launch, way: Way, *, secrets: bool) -> str:
     """The wrapper of a launch by a unit or container that is there.
 
     Raises StepFailed when it would do other than was approved.
@@ -111,8 +122,8 @@ def _follower(ctx: StepContext, row: Launch, way: Way) -> str:
     if isinstance(told, Unknown):
         raise StepFailed(told.reason, hint="Look at it on the host, then start again.")
     if isinstance(told, ContainerTold) and container:
-        return _run(ctx, row, told, container)
-    change = _approved(ctx, told, row.revision)
+        return _run(ctx, row, told, container, secrets=secrets)
+    change = _approved(ctx, told, row.revision, secrets=secrets)
     root = as_root(ctx, tool)
     values = {
         "TOOL": [*root, *tool],
@@ -126,16 +137,26 @@ def _follower(ctx: StepContext, row: Launch, way: Way) -> str:
         find = find_argv(told, [*root, *tool])
         more = {"OLD": told.name, "START": shlex.join(start), "FIND": shlex.join(find)}
         return follower("container", {**values, **more})
+    kept = "" if told.of_login else told.secrets_file
     journal = [*root, *(word.replace("systemctl", "journalctl") for word in tool)]
-    return follower("unit", {**values, "NAME": way.name, "JOURNAL": journal})
+    return follower("unit", {**values, "NAME": way.name, "JOURNAL": journal, "SECRETS_FILE": kept})
 
 
-def _run(ctx: StepContext, row: Launch, old: ContainerTold, container: Mapping[str, Any]) -> str:
+def _run(ctx: StepContext, row: Launch, old: ContainerTold, container: Mapping[str, Any], *, secrets: bool) -> str:
     """The wrapper of a launch whose container is made for it."""
     assert row.revision is not None
     cards = ",".join(gpu.uuid for gpu in ctx.gpus)
     revision = row.revision
-    run = Run(container, revision.argv, revision.env, revision.workdir, ctx.deployment.name, str(row.pk), cards)
+    run = Run(
+        container,
+        revision.argv,
+        revision.env,
+        revision.workdir,
+        deployment=ctx.deployment.name,
+        launch=str(row.pk),
+        cards=cards,
+        secrets=secrets,
+    )
     root = as_root(ctx, (run.tool,))
     tool = [*root, run.tool]
     return follower(
@@ -152,10 +173,10 @@ def _run(ctx: StepContext, row: Launch, old: ContainerTold, container: Mapping[s
     )
 
 
-def _approved(ctx: StepContext, told: UnitTold | ContainerTold, revision: Revision) -> Change | None:
+def _approved(ctx: StepContext, told: UnitTold | ContainerTold, revision: Revision, *, secrets: bool) -> Change | None:
     """What is to be written, looked at again: for the new revision exactly what the plan has shown."""
     try:
-        change = what_to_write(told, Wanted(tuple(revision.argv), revision.env, revision.workdir))
+        change = what_to_write(told, Wanted(tuple(revision.argv), revision.env, revision.workdir, secrets))
     except CannotChange as problem:
         if _start(ctx).get("as_served"):  # the plan has seen that it starts just that
             return None

@@ -16,10 +16,13 @@ from controlpanel.views.asking import asking
 from deployments import services
 from deployments.catalogue.finding import Finding
 from deployments.catalogue.model import Flag
-from deployments.catalogue.program import NoProgram, program_of
+from deployments.catalogue.program import NoProgram, Program, program_of
+from deployments.catalogue.setting import CannotSet
 from deployments.catalogue.validate import check
 from deployments.models import Deployment, FlagCatalogue, Profile
 from deployments.revision_forms import RevisionForm
+from deployments.views import allflags
+from deployments.views.allflags import default_of, kind_of
 from hosts.models import Host
 
 CHECK, READ = "check", "read"
@@ -40,16 +43,21 @@ class HostToCheckForm(forms.Form):
 
 @dataclass(frozen=True)
 class Checked:
-    """What came of it. ``findings`` None: not checked (yet). ``reason``: why it cannot be."""
+    """What came of it. ``findings`` None: not checked (yet). ``reason``: why it cannot be.
+
+    ``program``: what was checked, where the flags are known.
+    """
 
     row: FlagCatalogue | None = None
     findings: Sequence[Finding] | None = None
     reason: str = ""
+    program: Program | None = None
 
 
 def wants_check(data: QueryDict) -> bool:
     """Was the form sent to be checked only, and not to be saved?"""
-    return data.get("do") in (CHECK, READ)
+    do = data.get("do", "")
+    return do in (CHECK, READ) or allflags.asks_of_flags(do)
 
 
 def context(request: HttpRequest, form: RevisionForm, *, engine: str, usual: Host | None) -> dict[str, Any]:
@@ -66,7 +74,26 @@ def context(request: HttpRequest, form: RevisionForm, *, engine: str, usual: Hos
         made = checked(request, engine, launch, host, may_ask=asks, again=again)
     elif asks and host is None:
         made = Checked(reason="Choose the host whose engine is to read this command.")
-    return {"host_form": hosts, "checked": made, "check_host": host, "check_asked": asks}
+    shown = {"host_form": hosts, "check_host": host, "check_asked": asks}
+    if launch is None or host is None or made.program is None:
+        return shown | {"checked": made}
+    return shown | _with_flags(request, form, engine, launch, host, made)
+
+
+def _with_flags(
+    request: HttpRequest, form: RevisionForm, engine: str, launch: Mapping[str, Any], host: Host, made: Checked
+) -> dict[str, Any]:
+    """The check and all flags beside it, once the flag is set that a button names."""
+    assert made.program is not None and made.row is not None and made.row.catalogue is not None
+    known, said, problem = made.row.catalogue, "", ""
+    try:
+        said, changed = allflags.apply(request.POST, form, launch, made.program, known)
+    except CannotSet as error:
+        problem = str(error)
+    else:
+        made = checked(request, engine, changed, host, may_ask=False, again=False)
+    args = made.program.args if made.program is not None else ()
+    return {"checked": made, "picked": allflags.picked(request.POST, args, known, said=said, problem=problem)}
 
 
 def only_of_the_command(form: RevisionForm) -> None:
@@ -100,7 +127,7 @@ def checked(
         row = services.request_flags(host, program, **asking(request))
     if row is None or row.catalogue is None:
         return Checked(row)
-    return Checked(row, check(program.args, row.catalogue))
+    return Checked(row, check(program.args, row.catalogue), program=program)
 
 
 def usual_host(profile: Profile | None, deployment: Deployment | None) -> Host | None:
@@ -127,21 +154,10 @@ def flags(request: HttpRequest, pk: int) -> HttpResponse:
 def _told(flag: Flag) -> dict[str, Any]:
     return {
         "names": flag.names,
-        "value": _value(flag),
+        "value": kind_of(flag),
         "choices": [str(choice) for choice in flag.choices or ()],
-        "default": "" if not flag.has_default or flag.default is None else str(flag.default),
+        "default": default_of(flag),
         "help": flag.help,
         "deprecated": flag.deprecated,
         "instead": flag.instead,
     }
-
-
-KINDS = {"int": "whole number", "float": "number", "json": "JSON", "str": "text", "human_readable_int": "whole number"}
-
-
-def _value(flag: Flag) -> str:
-    """What it takes, in a few words."""
-    if flag.takes == "0":
-        return "takes no value"
-    kind = "one of the choices" if flag.choices else KINDS.get(flag.type, "a value")
-    return f"{kind}, several" if flag.takes in ("*", "+") else kind

@@ -14,12 +14,15 @@ from deployments.starts import last_starts
 
 @dataclass(frozen=True)
 class Starting:
-    """``since``: when it began. ``usual``: seconds that its last starts took, None when none is known."""
+    """``since``: when it began. ``usual``: seconds that its last starts took, None when none is known. ``answering``:
+    what it has said so far to its first question.
+    """
 
     since: datetime
     reached: Reached | None
     usual: float | None
     took: list[float]
+    answering: str = ""
 
 
 def starting(job: Job, launch: Launch | None) -> Starting | None:
@@ -39,4 +42,5 @@ def starting(job: Job, launch: Launch | None) -> Starting | None:
         return None
     told = step.data.get("reached")
     took = last_starts(job.deployment, before=launch)
-    return Starting(launch.started_at, Reached(**told) if told else None, usual(took), took)
+    reached, answering = Reached(**told) if told else None, step.data.get("answering", "")
+    return Starting(launch.started_at, reached, usual(took), took, answering)

@@ -48,8 +48,10 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--restart", default="no")
     run.add_argument("--network", choices=["host"], default="host")
     run.add_argument("-e", "--env", action="append", default=[])
+    run.add_argument("--env-file", action="append", default=[])
     run.add_argument("-l", "--label", action="append", default=[])
     run.add_argument("--entrypoint", default="")
+    run.add_argument("-u", "--user", default="")
     for kept in ("-v", "--gpus", "--ipc", "--shm-size", "--device", "--ulimit", "--pull"):
         run.add_argument(kept, action="append", default=[], dest="kept")
     run.add_argument("image")
@@ -88,7 +90,8 @@ def main(words: list[str]) -> int:
     asked = _parser().parse_args(words)
     try:
         if asked.verb == "run":
-            made = {key: getattr(asked, key) for key in ("name", "restart", "image", "command", "env")}
+            asked.env = [*_env_files(asked.env_file), *asked.env]
+            made = {key: getattr(asked, key) for key in ("name", "restart", "image", "command", "env", "user")}
             entrypoint = [asked.entrypoint] if asked.entrypoint else []
             print(ask("run", **made, entrypoint=entrypoint, labels=dict(each.split("=", 1) for each in asked.label)))
         elif asked.verb == "ps":
@@ -111,6 +114,12 @@ def main(words: list[str]) -> int:
         print(str(error), file=sys.stderr)
         return 1
     return 0
+
+
+def _env_files(paths: list[str]) -> list[str]:
+    """NAME=value as it stands; lines that begin with # and empty ones are none."""
+    lines = [line.lstrip() for path in paths for line in Path(path).read_text().splitlines()]
+    return [line for line in lines if line and not line.startswith("#")]
 
 
 def _filtered(rows: list[dict[str, Any]], filters: list[str]) -> list[dict[str, Any]]:

@@ -48,6 +48,7 @@ def up(asked: argparse.Namespace, ask: Callable[..., Any]) -> None:
         image=wanted["image"],
         command=wanted.get("command", []),
         entrypoint=wanted.get("entrypoint", []),
+        user=wanted.get("user", ""),
         env=[f"{key}={value}" for key, value in wanted.get("environment", {}).items()],
         labels=labels,
     )

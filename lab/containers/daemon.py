@@ -39,6 +39,8 @@ class Container:
     entrypoint: list[str] = field(default_factory=list)
     env: list[str] = field(default_factory=list)
     labels: dict[str, str] = field(default_factory=dict)
+    user: str = ""
+    """UID:GID, in numbers; empty: root."""
     started_at: str = ""
     log_start: int = 0
     status: int = 0
@@ -99,7 +101,7 @@ class Container:
             self.log_start = output.tell()
             self.started_at = datetime.now(UTC).isoformat()
             self.shim = subprocess.Popen(
-                [*spaces, "sh", "-c", ENTER, str(self.group), *self.entrypoint, *self.command],
+                [*spaces, "sh", "-c", ENTER, str(self.group), *self._as_user(), *self.entrypoint, *self.command],
                 env={**os.environ, **dict(each.split("=", 1) for each in self.env)},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -112,6 +114,11 @@ class Container:
         with suppress(OSError):
             self.group.rmdir()
         return status
+
+    def _as_user(self) -> list[str]:
+        """Whoever becomes another user no longer ends with its parent by itself (prctl(2), PR_SET_PDEATHSIG)."""
+        uid, _, gid = self.user.partition(":")
+        return ["setpriv", f"--reuid={uid}", f"--regid={gid}", "--clear-groups", "--pdeathsig=KILL"] if uid else []
 
     def _again(self, status: int) -> bool:
         policy, _, times = self.restart.partition(":")
@@ -149,6 +156,7 @@ class Container:
                 "Env": self.env,
                 "Image": self.image,
                 "Labels": self.labels,
+                "User": self.user,
                 "WorkingDir": "",
             },
             "Id": self.id,
@@ -209,6 +217,7 @@ class Daemon:
             asked["entrypoint"],
             asked["env"],
             asked["labels"],
+            asked["user"],
         )
         if any(each.name == made.name for each in self.containers.values()):
             raise NoError(f'Error response from daemon: Conflict. The container name "/{made.name}" is already in use.')

@@ -144,3 +144,21 @@ def test_a_tunnel_that_broke_on_a_good_link_is_no_answer() -> None:
     fake.ports[PORT] = lambda _host, _port: Broken()
     with pytest.raises(http.NoAnswer):
         http.ask(fake, PORT, GET, tick=no_tick)
+
+
+def test_who_listens_hears_the_answer_grow(host: Callable[[Serve], FakeTransport]) -> None:
+    heard: list[bytes] = []
+    whole = threading.Event()
+
+    def listen(body: bytes) -> None:
+        heard.append(body)
+        whole.set()
+
+    def serve(link: socket.socket) -> None:
+        link.recv(65536)
+        link.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n")
+        assert whole.wait(10), "the first piece is heard before there is a second one"
+        link.sendall(b"1\r\nc\r\n0\r\n\r\n")
+
+    assert http.ask(host(serve), PORT, GET, tick=no_tick, heard=listen).body == b"abc"
+    assert heard == [b"ab", b"abc"]

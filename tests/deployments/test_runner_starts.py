@@ -15,9 +15,11 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.utils import timezone
 
+from deployments import http
 from deployments.lifecycle import CheckStatus, JobKind, JobState, LaunchState, StepState
 from deployments.models import Check, Job, Launch
-from deployments.steps import following
+from deployments.steps import answering, following
+from deployments.steps.base import StepContext
 from hosts.transport.base import LinkLost
 from tests.deployments.machine import Proc
 from tests.deployments.support import OOM, READY, Story, raising
@@ -49,6 +51,47 @@ def test_a_server_for_chats_only_is_asked_in_a_chat(idle: Story) -> None:
     assert idle.work().state == JobState.SUCCEEDED, idle.job.summary
     assert Launch.objects.get().completion == "It is Paris."
     assert (shown(idle).status, shown(idle).source) == (CheckStatus.OK, "/v1/chat/completions")
+
+
+def pieces(*words: str) -> bytes:
+    said = (json.dumps({"choices": [{"index": 0, "text": word}]}) for word in words)
+    return "".join(f"data: {each}\n\n" for each in (*said, "[DONE]")).encode()
+
+
+def test_its_answer_is_shown_while_it_comes(
+    idle: Story, client_of: ClientOf, operator: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answering, "SHOW_EVERY", 0.0)
+    seen: list[str] = []
+    remembered = StepContext.remember
+
+    def look(ctx: StepContext, **facts: Any) -> None:
+        remembered(ctx, **facts)
+        if "answering" in facts:
+            seen.append(client_of(operator).get(f"/jobs/{idle.job.pk}/part/outcome/").content.decode())
+
+    monkeypatch.setattr(StepContext, "remember", look)
+    starts(idle)
+    idle.host.pages["/v1/completions"] = (200, pieces(" Paris,", "\n<b>", " and"))
+    assert idle.work().state == JobState.SUCCEEDED, idle.job.summary
+    assert seen and "Its first answer, as it comes" in seen[0] and "Paris,<br>&lt;b&gt; and" in seen[0]
+    assert Launch.objects.get().completion == " Paris,\n<b> and"
+    assert "Asked by /v1/completions, it answered: Paris, <b> and\n" in "".join(
+        idle.job.log.values_list("text", flat=True)
+    )
+    page = client_of(operator).get(f"/jobs/{idle.job.pk}/part/outcome/").content.decode()
+    assert "as it comes" not in page and "Its first answer" in page
+
+
+def test_of_an_answer_that_stops_in_the_middle_what_came_is_shown(idle: Story, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, heard: Callable[[bytes], None], **__: object) -> http.HttpAnswer:
+        heard(pieces(" Par")[:-14])
+        raise http.NoAnswer("No answer in time.")
+
+    starts(idle)
+    monkeypatch.setattr(answering.http, "ask", broken)
+    assert idle.work().state == JobState.FAILED
+    assert shown(idle).detail == "No answer in time. It said:  Par"
 
 
 def test_a_server_that_can_be_asked_in_no_way_fails_with_what_it_said(idle: Story) -> None:

@@ -14,14 +14,12 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
 
-from lab.fleet import Fleet
+from lab import cgroups, demo, namespaces
+from lab.fleet import L40S, RTX_PRO, ContainerSpec, Fleet, HostSpec, NodeSpec
 from lab.host import Host
 from tests.e2e import steps
 from tests.e2e.looking import SIZES, Seeded
-from tests.support.fixtures import fleet
 from tests.support.waiting import until
-
-__all__ = ["fleet"]
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
@@ -84,6 +82,23 @@ class RunningPanel:
         found = LINK.search(self.log.read_text())
         assert found, self.log.read_text()
         return found.group(1)
+
+
+@pytest.fixture(scope="package")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    """Two plain hosts of two cards and a node of eight with a container; with systemd one each, where that can be."""
+    if not namespaces.is_inside():
+        pytest.fail("Run these tests by `python -m lab enter -- pytest ...`.", pytrace=False)
+    hosts = [HostSpec(name="gpu1", cards=[L40S] * 2), HostSpec(name="gpu2", cards=[L40S] * 2)]
+    containers = {129: ContainerSpec(name="llm-gpu")}
+    if not cgroups.why_no_systemd():
+        hosts.append(HostSpec(name="units", cards=[L40S] * 2, systemd=True))
+        containers[131] = ContainerSpec(name="inner", systemd=True)
+    directory = tmp_path_factory.mktemp("fleet")
+    node = NodeSpec(name="pve", cards=[RTX_PRO] * 8, containers=containers)
+    with Fleet(directory, hosts=hosts, nodes=[node]) as running:
+        demo.put_models(running, directory)
+        yield running
 
 
 @pytest.fixture(scope="package")

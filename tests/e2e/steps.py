@@ -1,6 +1,7 @@
 """What a teammate does in the browser, in the words of the pages."""
 
 import re
+import shlex
 from collections.abc import Mapping
 
 from playwright.sync_api import Locator, Page, expect
@@ -29,8 +30,16 @@ def sign_in(page: Page, link: str) -> None:
     page.wait_for_url("**/")
 
 
+def has_host(page: Page, name: str) -> bool:
+    """Whether a host of this name was added before."""
+    page.goto("/hosts/")
+    return page.get_by_role("link", name=name, exact=True).count() > 0
+
+
 def add_ssh_host(page: Page, machine: Host) -> None:
-    """Address, fingerprint, key, test: the wizard from its first step to green findings."""
+    """Address, fingerprint, key, test: the wizard from its first step to green findings. No harm when it is there."""
+    if has_host(page, machine.name):
+        return
     page.goto("/hosts/add/")
     page.get_by_label("Name", exact=True).fill(machine.name)
     page.get_by_label("Address").fill(machine.address)
@@ -50,7 +59,9 @@ def add_ssh_host(page: Page, machine: Host) -> None:
 
 
 def add_container(page: Page, *, name: str, node: str, vmid: int) -> None:
-    """A container of a node that is already trusted."""
+    """A container of a node that is already trusted. No harm when it is there."""
+    if has_host(page, name):
+        return
     page.goto("/hosts/add/")
     page.get_by_label("Name", exact=True).fill(name)
     page.locator("input[name=transport][value=pct]").check()
@@ -60,6 +71,39 @@ def add_container(page: Page, *, name: str, node: str, vmid: int) -> None:
     page.wait_for_url(re.compile(r"/hosts/\d+/$"))
     page.get_by_role("button", name=f"Test {name}").click()
     expect(main(page)).to_contain_text("Everything that a launch needs is there", timeout=30_000)
+
+
+def open_host(page: Page, name: str) -> None:
+    """Its page, from the list."""
+    page.goto("/hosts/")
+    page.get_by_role("link", name=name, exact=True).click()
+    page.wait_for_url(re.compile(r"/hosts/\d+/$"))
+
+
+def adopt(page: Page, *, host: str, port: int, name: str) -> None:
+    """Make the SGLang that listens on this port of a host a deployment; ends on the deployment's page."""
+    open_host(page, host)
+    servers = main(page).locator("#servers")
+    servers.get_by_role("button", name=re.compile("Look for servers")).click()
+    row = servers.locator(".server").filter(has_text=f"port {port}")
+    expect(row).to_be_visible(timeout=30_000)
+    row.get_by_label("Name of the deployment").fill(name)
+    row.get_by_label("Whoever asks for a job may approve it too").check()
+    row.get_by_role("button", name=f"Adopt SGLang on port {port}").click()
+    page.wait_for_url(re.compile(r"/deployments/\d+/$"))
+
+
+def restart_with(page: Page, *flags: str, reason: str) -> None:
+    """From a deployment's page: its newest flags and these behind them, to the plan that waits for an approval."""
+    main(page).get_by_role("link", name=re.compile("^(Restart|Start)…")).click()
+    main(page).get_by_role("link", name=re.compile(r"^Edit the flags of r\d+ first")).locator("visible=true").click()
+    command = page.get_by_label("Command line")
+    command.fill(f"{command.input_value()} {shlex.join(flags)}")
+    page.get_by_role("button", name="Save and plan the restart…").click()
+    page.get_by_label("Why").fill(reason)
+    page.get_by_role("button", name="Make the plan").click()
+    page.wait_for_url(re.compile(r"/jobs/\d+/$"))
+    expect(page.get_by_role("button", name="Approve and restart")).to_be_visible(timeout=30_000)
 
 
 def make_profile(

@@ -22,13 +22,9 @@ KEY = "sk-0123456789abcdef"
 def gpu1(page: Page, fleet: Fleet) -> Host:
     """A host that was added in the browser, on which one server runs and nothing else."""
     machine = fleet.host("gpu1")
-    page.goto("/hosts/")
-    if not page.get_by_role("link", name="gpu1", exact=True).count():
-        steps.add_ssh_host(page, machine)
+    steps.add_ssh_host(page, machine)
     end_all(machine)
-    page.goto("/hosts/")
-    page.get_by_role("link", name="gpu1", exact=True).click()
-    page.wait_for_url(re.compile(r"/hosts/\d+/$"))
+    steps.open_host(page, "gpu1")
     command = f"{WORDS} --port {PORT} --served-model-name support-bot --api-key {KEY}"
     env = {"LAB_TIME_SCALE": "0.1", "CUDA_VISIBLE_DEVICES": "0,1"}
     machine.exec(["sh", "-c", f"cd /tmp && exec setsid -f {command} > /tmp/by-hand.log 2>&1"], timeout=30, env=env)

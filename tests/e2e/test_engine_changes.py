@@ -16,9 +16,7 @@ COMMAND = "/opt/sglang-0.5.11/bin/python -m sglang.launch_server --model-path /m
 @pytest.fixture(scope="module")
 def gpu1(page: Page, fleet: Fleet) -> Host:
     machine = fleet.host("gpu1")
-    page.goto("/hosts/")
-    if not page.get_by_role("link", name="gpu1", exact=True).count():
-        steps.add_ssh_host(page, machine)
+    steps.add_ssh_host(page, machine)
     put_files(machine.seen("/models/hybrid"), HYBRID, quantization=FP8_KV)
     return machine
 

@@ -1,4 +1,4 @@
-"""A start that fails, and one that takes long, as a teammate sees them in a real browser."""
+"""A start that fails, that hangs, or that takes its time to answer, in a real browser: it is told on its page."""
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -54,3 +54,19 @@ def test_a_start_that_hangs_shows_how_far_it_came_and_can_be_stopped(page: Page,
     steps.ends(page, "Start failed")
     expect(steps.main(page)).to_contain_text("was stopped; it is down")
     expect(steps.main(page)).to_contain_text("Stopping what did not come up")
+
+
+@pytest.mark.slow
+def test_its_first_answer_is_read_while_it_comes(page: Page, gpu2: Host) -> None:
+    deploy(page, "slow-words", 25103, SGLANG_LAB_HINTS='{"tokens_per_second": 0.4}')  # four a second, by its haste
+    begin(page, "slow-words")
+    starting = steps.main(page).locator("#starting")
+    expect(starting).to_contain_text("Its first answer, as it comes", timeout=60_000)
+    early = starting.locator("blockquote").inner_text()
+    assert early.startswith("Paris")
+    expect(starting.locator("blockquote")).not_to_have_text(early)
+    later = starting.locator("blockquote").inner_text()
+    assert later.startswith(early) and len(later) > len(early), (early, later)
+    steps.ends(page, "Succeeded")
+    expect(steps.main(page).locator(".completion")).to_contain_text(later)
+    expect(page.locator("[data-log]")).to_contain_text("Asked by /v1/completions, it answered: Paris")

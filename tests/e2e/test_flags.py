@@ -9,6 +9,7 @@ from lab.fleet import Fleet
 from lab.host import Host
 from tests.e2e import steps
 from tests.e2e.conftest import RunningPanel
+from tests.e2e.looking import AXE, RUN_AXE, SERIOUS
 from tests.support.installed import VENV, install
 
 pytestmark = [pytest.mark.lab, pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(300)]
@@ -19,9 +20,7 @@ COMMAND = f"{VENV}/bin/python3 -m sglang.launch_server --model-path /models/qwen
 def gpu1(page: Page, fleet: Fleet) -> Host:
     machine = fleet.host("gpu1")
     install(machine)
-    page.goto("/hosts/")
-    if not page.get_by_role("link", name="gpu1", exact=True).count():
-        steps.add_ssh_host(page, machine)
+    steps.add_ssh_host(page, machine)
     return machine
 
 
@@ -67,6 +66,22 @@ def test_flags_and_their_choices_are_completed_by_keyboard(page: Page, gpu1: Hos
     expect(area).not_to_be_focused()
 
 
+def test_a_flag_is_looked_up_while_its_name_is_written_and_added(page: Page, gpu1: Host) -> None:
+    check(page, COMMAND.replace("fp8", "bf16"))
+    everything = page.locator("#all-flags")
+    everything.locator("summary").click(timeout=60_000)
+    expect(everything).to_contain_text("These are in the command line.")
+    page.get_by_label("Find a flag").press_sequentially("context")
+    expect(everything.get_by_role("listitem")).to_have_count(1)
+    expect(page.get_by_label("Find a flag")).to_be_focused()
+    page.evaluate(AXE.read_text())
+    assert not [found["id"] for found in page.evaluate(RUN_AXE) if found["impact"] in SERIOUS]
+    everything.get_by_label("Value of --context-length").fill("8192")
+    everything.get_by_role("button", name="Add --context-length").click()
+    expect(everything).to_contain_text("--context-length is in the command line now.")
+    expect(page.get_by_label("Command line")).to_have_value(re.compile("--context-length 8192"))
+
+
 def test_without_javascript_the_button_does_the_same(
     page: Page, browser: Browser, panel: RunningPanel, gpu1: Host
 ) -> None:
@@ -80,5 +95,11 @@ def test_without_javascript_the_button_does_the_same(
         poor = plain.new_page()
         check(poor, f"{COMMAND} --zzz")
         expect(poor.locator("#flags")).to_contain_text("SGLang 0.5.18 does not know --zzz.")
+        poor.locator("#all-flags summary").click()
+        poor.get_by_label("Find a flag").fill("cache kept")
+        poor.get_by_role("button", name="Find", exact=True).click()
+        poor.get_by_label("Value of --kv-cache-dtype").select_option("bf16")
+        poor.get_by_role("button", name="Change --kv-cache-dtype").click()
+        expect(poor.get_by_label("Command line")).to_have_value(re.compile("--kv-cache-dtype bf16"))
     finally:
         plain.close()

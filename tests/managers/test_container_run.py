@@ -2,6 +2,7 @@
 
 import pytest
 
+from deployments import services
 from deployments.lifecycle import JobKind
 from deployments.models import Deployment, Revision
 from tests.managers.keepers import adopted, run, start_container, start_docker, wait_for_server
@@ -51,6 +52,23 @@ def test_a_container_is_made_anew_and_the_old_one_is_kept(story: Story, with_sys
     story.run_job(deployment, JobKind.STOP)
     story.run_job(deployment, JobKind.START)
     assert run(with_systemd, "docker ps -a -q").count("\n") == 2, "of ours there is only one"
+
+
+@pytest.mark.slow
+def test_its_secrets_come_by_a_file_that_is_gone_when_it_serves(story: Story, with_systemd: Place) -> None:
+    deployment = adopted(story, with_systemd)
+    start_docker(with_systemd)
+    value = "plain-horse#battery='1\""
+    services.set_secret(deployment, name="HF_TOKEN", value=value, actor=story.actor, address="")
+
+    job = story.run_job(deployment, JobKind.START, revision=docker_run(deployment))
+
+    launch = launch_of(job)
+    environment = with_systemd.machine.seen(f"/proc/{launch.pid}/environ").read_bytes().split(b"\0")
+    assert f"HF_TOKEN={value}".encode() in environment
+    files = [each for each in with_systemd.machine.seen(launch.directory).rglob("*") if each.is_file()]
+    assert not [each for each in files if value.encode() in each.read_bytes()] and files
+    assert value not in told(job)
 
 
 @pytest.mark.slow

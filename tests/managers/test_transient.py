@@ -4,8 +4,10 @@ import shlex
 
 import pytest
 
+from deployments import services
 from deployments.lifecycle import JobKind
-from deployments.models import Deployment, Effect, Job
+from deployments.models import Check, Deployment, Effect, Job
+from deployments.plan.passing import API_KEY
 from hosts.models import Host
 from lab.tree import LOGIN, LOGIN_ID, one_user_only
 from tests.managers.keepers import adopted, env, lives, run, serve, signalled, wait_for_server
@@ -104,6 +106,7 @@ def test_the_user_of_the_server_is_kept_by_root(story: Story, with_systemd: Plac
     deployment = adopted(story, with_systemd)
     by_hand(with_systemd, deployment, prefix=f"setpriv --reuid={LOGIN_ID} --regid={LOGIN_ID} --clear-groups")
     before = wait_for_server(with_systemd, deployment)
+    services.set_secret(deployment, name=API_KEY, value="plain-horse-battery", actor=story.actor, address="")
 
     job = story.ask(deployment)
     assert rows_of(story.gate(job, "plan").job)["User"]["value"] == f"uid {LOGIN_ID}"
@@ -115,6 +118,8 @@ def test_the_user_of_the_server_is_kept_by_root(story: Story, with_systemd: Plac
     assert f"Uid:\t{LOGIN_ID}\t{LOGIN_ID}" in status and f"Gid:\t{LOGIN_ID}" in status
     environment = with_systemd.machine.seen(f"/proc/{pid}/environ").read_bytes()
     assert f"HOME=/home/{LOGIN}".encode() in environment
+    assert Check.objects.get(step__job=job, key="api key").value == "status 401", "it has its key, by a file of its own"
+    assert not [*with_systemd.machine.seen("/run").glob("relaunch-*")], "which is gone"
 
 
 @pytest.mark.slow

@@ -5,8 +5,10 @@ import shlex
 
 import pytest
 
+from deployments import releasing, services
 from deployments.lifecycle import JobKind, JobState
 from deployments.models import Deployment, Effect
+from lab.tree import LOGIN
 from tests.managers.keepers import UNITS, adopted, lives, run, start_docker, wait_for_server
 from tests.managers.test_transient import group_of, rows_of
 from tests.support.panel import Panel
@@ -144,6 +146,30 @@ def test_a_changed_flag_in_the_unit_itself_becomes_a_drop_in(story: Story, with_
     story.approve(job)
     story.succeeded(job)
     assert "--context-length" in one_server(with_systemd, deployment.port).process.cmdline
+
+
+@pytest.mark.slow
+def test_its_secrets_come_by_a_file_of_root_that_the_unit_reads(story: Story, with_systemd: Place) -> None:
+    deployment = adopted(story, with_systemd)
+    write_unit(with_systemd, shlex.join(command(deployment)), more=f"User={LOGIN}\n")
+    wait_for_server(with_systemd, deployment)
+    path = f"{UNITS}/chat.service.d/relaunch.secrets"
+    file = with_systemd.machine.seen(path)
+
+    def restart() -> bytes:
+        job = story.run_job(deployment)
+        assert not with_systemd.machine.seen(f"{launch_of(job).directory}/secrets").exists()
+        assert "plain-horse" not in told(job)
+        return with_systemd.machine.seen(f"/proc/{launch_of(job).pid}/environ").read_bytes()
+
+    for value in ("plain-horse$battery=\"1'", "plain-horse\\2#"):  # the second time its drop-in is there
+        services.set_secret(deployment, name="HF_TOKEN", value=value, actor=story.actor, address="")
+        assert f"HF_TOKEN={value}\0".encode() in restart()
+        assert (file.stat().st_mode & 0o777, file.stat().st_uid) == (0o600, 0)
+    assert releasing.written_files(deployment) == [f"{UNITS}/chat.service.d/relaunch.conf", path]
+
+    services.remove_secret(deployment, name="HF_TOKEN", actor=story.actor, address="")
+    assert b"HF_TOKEN" not in restart() and file.read_bytes() == b""
 
 
 @pytest.mark.slow

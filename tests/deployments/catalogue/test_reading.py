@@ -151,3 +151,22 @@ def test_a_second_doorbell_does_not_begin_what_is_being_done(worker: list[Any], 
     FlagCatalogue.objects.update(started_at=timezone.now())
     store.run_reading(row.pk)  # would find no link
     assert FlagCatalogue.objects.get().is_being_read
+
+
+@pytest.mark.django_db
+def test_two_installations_on_one_host_are_kept_apart() -> None:
+    """Virtual environments, folders, and what PATH leads to."""
+    machine = make_host()
+    ways = [
+        {"word": "/srv/a/bin/python3"},
+        {"word": "/srv/b/bin/python3"},
+        {"word": "python3", "surroundings": (("PATH", "/srv/a/bin:/usr/bin"),)},
+        {"word": "python3", "surroundings": (("PATH", "/srv/b/bin:/usr/bin"),)},
+        {"word": ".venv/bin/python3", "workdir": "/srv/a"},
+        {"word": ".venv/bin/python3", "workdir": "/srv/b"},
+    ]
+    programs = [replace(PROGRAM, **{"surroundings": (), **way}) for way in ways]  # type: ignore[arg-type]
+    for number, program in enumerate(programs):
+        store.keep(machine, program, replace(SGLANG, version=f"0.5.{number}"))
+    rows = [store.known(machine, program) for program in programs]
+    assert [row.version for row in rows if row] == [f"0.5.{number}" for number in range(len(programs))]

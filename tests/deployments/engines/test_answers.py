@@ -6,7 +6,17 @@ import json
 
 import pytest
 
-from deployments.engines.answers import CHAT, COMPLETION, EMBEDDING, Judged, Verdict, judge, questions, what_is_wrong
+from deployments.engines.answers import (
+    CHAT,
+    COMPLETION,
+    EMBEDDING,
+    Judged,
+    Verdict,
+    judge,
+    questions,
+    said_so_far,
+    what_is_wrong,
+)
 from deployments.engines.registry import ENGINES
 from deployments.engines.request import HttpRequest
 
@@ -45,6 +55,51 @@ def answer(request: HttpRequest, told: object, status: int = 200) -> Judged:
 )
 def test_a_real_answer(told: object, text: str) -> None:
     assert answer(CHAT, told) == Judged(Verdict.GOOD, text)
+
+
+def stream(*pieces: object, end: bytes = b"data: [DONE]\n\n") -> bytes:
+    """As a server sends an answer in pieces."""
+    return b"".join(b"data: " + json.dumps(piece).encode() + b"\r\n\r\n" for piece in pieces) + end
+
+
+def chunk(**choice: object) -> object:
+    return {"choices": [{"index": 0, **choice}]}
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        (stream(chunk(text=" Paris"), chunk(text=", and"), {"choices": [], "usage": {}}), " Paris, and"),
+        (stream(chunk(delta={"role": "assistant", "content": None}), chunk(delta={"content": "Paris"})), "Paris"),
+        (stream(chunk(delta={"content": ""}), chunk(delta={"reasoning_content": "Well"})), "Well"),
+        (b": a comment\n\n" + stream(chunk(text="Pa"), chunk(text="ris")), "Paris"),
+        (stream(chunk(text="Paris"), end=b""), "Paris"),
+    ],
+)
+def test_an_answer_that_came_in_pieces_is_read_as_one(body: bytes, text: str) -> None:
+    assert judge(CHAT, 200, body) == Judged(Verdict.GOOD, text)
+
+
+@pytest.mark.parametrize(
+    ("body", "text", "why"),
+    [
+        (stream(), "data: [DONE]", "no text"),
+        (stream(chunk(text=""), chunk(text=" ")), " ", "empty"),
+        (stream(*[chunk(text=" the")] * 9), " the" * 9, "repeats"),
+        (stream(chunk(delta={"role": "assistant"})), "data: ", "no text"),
+        (stream(chunk(text="Pa"), {"error": {"message": "out of memory"}}), "out of memory", "broke off"),
+        (stream("a text", 3, None, {"choices": [None]}, chunk(delta=[1]), chunk(text=7)), "data: ", "no text"),
+    ],
+)
+def test_pieces_that_make_no_answer_are_shown(body: bytes, text: str, why: str) -> None:
+    found = judge(COMPLETION, 200, body)
+    assert found.verdict is Verdict.BAD and why in found.why and text in found.text
+
+
+def test_what_was_said_so_far_leaves_out_what_has_not_come_whole() -> None:
+    assert said_so_far(stream(chunk(text="Pa"), end=b'data: {"choices": [{"te')) == "Pa"
+    assert said_so_far(b'{"choices": [{"text": "at once"}]}') == ""
+    assert said_so_far(b"") == ""
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import json
 import shlex
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -130,6 +131,13 @@ def test_a_run_keeps_all_options_and_adds_what_it_is_known_by() -> None:
     ]
     assert {"relaunch.launch=1234567890", "RELAUNCH_LAUNCH_ID=1234567890", "CUDA_VISIBLE_DEVICES=GPU-a"} < {*words}
     assert words[3:5] == ["--name", "relaunch-chat-it"]
+
+
+def test_secrets_come_by_a_file_that_only_the_host_knows() -> None:
+    given = replace(RUN, secrets=True, container={**RUN.container, "options": ["-v", "@SECRETS@:/x"]})
+    command = run_command(given, ["docker"], None)
+    assert command.count(' --env-file "$DIR/secrets" ') == 1 and "-v @SECRETS@:/x" in command
+    assert "--env-file" not in run_command(RUN, ["docker"], None)
 
 
 @pytest.mark.parametrize("option", ["--gpus=device=0,1", "NVIDIA_VISIBLE_DEVICES=0", "nvidia.com/gpu=0"])

@@ -6,7 +6,16 @@ import subprocess
 import pytest
 
 from deployments.engines.registry import ENGINES
-from deployments.plan.passing import API_KEY, in_environment, in_settings, why_not_passed
+from deployments.plan.passing import (
+    API_KEY,
+    in_env_file,
+    in_environment,
+    in_settings,
+    in_unit_file,
+    why_not_in_container,
+    why_not_passed,
+)
+from deployments.plan.unit_file import read_environment
 
 SECRETS = [(API_KEY, "key-'\"\\$x-1"), ("HF_TOKEN", 'it\'s-a-$HOME-`id`-"x"')]
 LAUNCH = ["/opt/venv/bin/python", "-m", "sglang.launch_server", "--model-path", "/models/my model"]
@@ -40,6 +49,38 @@ def test_the_settings_are_quoted_yaml() -> None:
     assert in_settings(ENGINES["sglang"], [(API_KEY, 'a"b\\c: #d')]) == 'api-key: "a\\"b\\\\c: #d"'
     assert in_settings(ENGINES["sglang"], [(API_KEY, "12345678")]) == 'api-key: "12345678"', "a text, no number"
     assert in_settings(ENGINES["sglang"], [("HF_TOKEN", "x")]) == ""
+
+
+def test_a_container_gets_them_by_a_file_of_plain_lines() -> None:
+    assert in_env_file(ENGINES["vllm"], SECRETS).splitlines() == [
+        f"VLLM_API_KEY={SECRETS[0][1]}",
+        f"HF_TOKEN={SECRETS[1][1]}",
+    ]
+    assert in_env_file(ENGINES["sglang"], SECRETS) == f"HF_TOKEN={SECRETS[1][1]}"
+
+
+def test_a_unit_reads_exactly_the_values() -> None:
+    assert read_environment(in_unit_file(ENGINES["vllm"], SECRETS)) == {
+        "VLLM_API_KEY": SECRETS[0][1],
+        "HF_TOKEN": SECRETS[1][1],
+    }
+
+
+@pytest.mark.parametrize(
+    ("engine", "options", "names", "why"),
+    [
+        ("vllm", ["-e", "OTHER=HF_TOKEN"], [API_KEY, "HF_TOKEN"], ""),
+        ("sglang", [], ["HF_TOKEN"], ""),
+        ("sglang", [], [API_KEY], "from a file only"),
+        ("vllm", ["-e", "HF_TOKEN=x"], ["HF_TOKEN"], "set HF_TOKEN themselves"),
+        ("vllm", ["-e", "HF_TOKEN"], ["HF_TOKEN"], "set HF_TOKEN themselves"),
+        ("vllm", ["--env=VLLM_API_KEY=x"], [API_KEY], "set VLLM_API_KEY themselves"),
+        ("vllm", [], [], ""),
+    ],
+)
+def test_containers_that_would_lose_them_are_named(engine: str, options: list[str], names: list[str], why: str) -> None:
+    said = why_not_in_container(ENGINES[engine], options, names)
+    assert why in said if why else said == ""
 
 
 @pytest.mark.parametrize(

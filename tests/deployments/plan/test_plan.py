@@ -581,11 +581,3 @@ def test_where_uv_may_change_the_environment_it_is_said() -> None:
     assert "qwen r2 is started by uv run without --frozen." in [warning["text"] for warning in made.data["warnings"]]
     frozen = plan(serving_machine(), new=replace(NEW, argv=("uv", "run", "--frozen", "python", *NEW.argv[1:])))
     assert not any("uv run" in warning["text"] for warning in frozen.data["warnings"]) and not blocking(made)
-
-
-def test_a_container_would_lose_the_secrets() -> None:
-    """Its environment is its own."""
-    contained = replace(NEW, container={"tool": "podman", "image": "x", "options": []})
-    said = " ".join(blocking(plan(serving_machine(), new=contained, secrets={"HF_TOKEN": 1})))
-    assert "The secrets cannot be passed on: podman starts the server in an environment of its own." in said
-    assert "secrets" not in " ".join(blocking(plan(serving_machine(), new=contained)))

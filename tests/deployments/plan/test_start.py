@@ -226,14 +226,20 @@ def test_more_cards_than_there_are_stand_in_the_way() -> None:
 def test_secrets_are_not_lost_on_the_way() -> None:
     secrets = {"HF_TOKEN": 1, "API key": 2}
     assert not plan(secrets=secrets).data["blocked"]
-    unit = plan(secrets=secrets, started_by=Way(By.UNIT, "chat.service"), starter=unit_told())
-    assert "chat.service starts the server in an environment of its own" in blocking(unit)
-    machine = serving_machine()
-    machine.procs[100].uid = 1000
-    facts = facts_of(machine, paths={})
-    facts = replace(facts, details={**facts.details, 100: replace(facts.details[100], gid=1001)})
-    assert "may not read the file in which its API key" in blocking(plan(facts=facts, launch=None, secrets=secrets))
-    assert not plan(facts=facts, launch=None, secrets={"HF_TOKEN": 1}).data["blocked"]
+    by_unit = {"started_by": Way(By.UNIT, "chat.service"), "starter": unit_told(), "new": SAME}
+    assert "takes its API key from a file only, and chat.service names none" in blocking(
+        plan(secrets=secrets, **by_unit)
+    )
+    unit = plan(secrets={"HF_TOKEN": 1}, **by_unit)
+    assert not unit.data["blocked"] and "relaunch.secrets" in unit.data["start"]["writes"]["text"]
+    assert plan(**by_unit).data["start"]["writes"] is None
+    compose = plan(
+        secrets={"HF_TOKEN": 1}, started_by=Way(By.COMPOSE, "llm/chat"), starter=ContainerTold("chat", SAME.argv)
+    )
+    assert "llm/chat starts the server in an environment of its own" in blocking(compose)
+    run = replace(SAME, container={"tool": "docker", "image": "x", "options": ["-e", "A=b"]})
+    assert "no file of the panel is inside the container" in blocking(plan(new=run, secrets=secrets))
+    assert not plan(new=run, secrets={"HF_TOKEN": 1}).data["blocked"]
 
 
 @pytest.mark.parametrize("text", ["unit", "unit a b.service", "nobody", "compose x", "container -x", "unit x.timer"])

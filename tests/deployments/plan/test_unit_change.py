@@ -189,3 +189,43 @@ def test_where_it_cannot_be_changed_that_is_said(seen: UnitTold, argv: tuple[str
 def test_words_of_a_variable_split_as_a_shell_would_for_the_plain_ones() -> None:
     words = ["--a", "b c", "d"]
     assert split_words(as_value(words), escapes=False) == shlex.split(as_value(words)) == words
+
+
+RUNS = (PROGRAM, "serve", "m")
+COMMAND = f"ExecStart={' '.join(RUNS)}"
+SECRETS = "/etc/systemd/system/chat.service.d/relaunch.secrets"
+
+
+def test_a_unit_is_made_to_read_its_secrets_once() -> None:
+    wanted = Wanted(RUNS, secrets=True)
+    change = change_for(told(COMMAND), wanted)
+    assert change is not None and change.path.endswith("chat.service.d/relaunch.conf")
+    assert change.text.splitlines()[1:] == ["[Service]", f"EnvironmentFile={SECRETS}"]
+    assert change_for(told(f"{COMMAND}\nEnvironmentFile=-{SECRETS}"), wanted) is None
+    assert change_for(told(f"{COMMAND}\nEnvironmentFile={SECRETS}"), Wanted(RUNS)) is None, "an empty file does no harm"
+
+
+def test_what_our_drop_in_says_already_stays() -> None:
+    own = "# Written by Relaunch\n[Service]\nExecStart=\nExecStart=/opt/venv/bin/sglang serve m\n\n"
+    change = change_for(told(COMMAND, own_drop_in=own), Wanted(RUNS, secrets=True))
+    assert change is not None and change.text == f"{own.rstrip()}\nEnvironmentFile={SECRETS}\n"
+
+
+def test_changed_flags_and_secrets_come_in_one_file() -> None:
+    text = f"ExecStart={PROGRAM} $ARGS\nEnvironmentFile={ENV}"
+    wanted = Wanted((PROGRAM, "serve", "other"), secrets=True)
+    change = change_for(told(text, env="ARGS=serve m\n"), wanted)
+    assert change is not None and "ExecStart=/opt/venv/bin/sglang serve other" in change.text
+    assert f"EnvironmentFile={SECRETS}" in change.text
+    known = change_for(told(f"{text}\nEnvironmentFile={SECRETS}", env="ARGS=serve m\n"), wanted)
+    assert known is not None and known.path == ENV and [*known.lines] == ["ARGS"], "never in the file of the secrets"
+
+
+@pytest.mark.parametrize(
+    ("more", "why"), [({"containers": True}, "can lose their cards"), ({"of_login": True}, "no secrets to those")]
+)
+def test_where_systemd_may_not_read_its_files_again_no_secrets_are_given(more: dict[str, bool], why: str) -> None:
+    with pytest.raises(CannotChange, match=why):
+        change_for(told(COMMAND, **more), Wanted(RUNS, secrets=True))
+    given = told(f"{COMMAND}\nEnvironmentFile={SECRETS}", **more)
+    assert change_for(given, Wanted(RUNS, secrets=True)) is None

@@ -82,6 +82,21 @@ def test_the_engine_is_told_where_its_settings_are(host: Host) -> None:
     assert not (directory / "settings.yaml").exists()
 
 
+@pytest.mark.skipif(os.getuid() != 0 or not shutil.which("setpriv"), reason="needs root to become somebody else")
+def test_a_server_of_another_user_reads_its_settings_and_nobody_else_does(host: Host) -> None:
+    told_of = ["sh", "-c", 'cat "$2"; stat -c "%a %u %n" "$2" "${2%/*}"; id -u; exec sleep 60', "x"]
+    run = wrapper(told_of, env={}, workdir="/", user=(65534, 65534), settings=True)
+    said = host.run(host.launch_script(told_of, run=run, settings=SETTINGS))
+    told, directory = record(said), Path(said_of(said, "started")[0])
+    log = directory / "log"
+    wait_for(lambda: log.read_text().endswith("\n65534\n"), what="what the server can read")
+    reach = Path(f"/run/relaunch-{directory.name}")
+    assert log.read_text().splitlines()[:-1] == [SETTINGS, f"600 65534 {reach}/settings.yaml", f"700 65534 {reach}"]
+    os.kill(int(told["pid"]), signal.SIGKILL)
+    wait_for((directory / "exit").exists, what="its end")
+    assert not reach.exists() and not (directory / "settings.yaml").exists()
+
+
 def test_the_settings_are_gone_once_it_listens(host: Host) -> None:
     program = host.program("server", "exec sleep 60")
     _, told, directory = launch(host, [str(program)], settings=SETTINGS)

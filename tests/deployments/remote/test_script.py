@@ -22,6 +22,7 @@ def test_the_text_of_a_wrapper() -> None:
         ")\n"
         "CODE=$?\n"
         'rm -f "$DIR/secrets" "$DIR/settings.yaml"\n'
+        'rm -rf "/run/relaunch-${DIR##*/}"\n'
         'printf \'%s\\n\' "$CODE" > "$DIR/exit.new"\n'
         'mv "$DIR/exit.new" "$DIR/exit"\n'
     )
