@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import random
 import secrets
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -17,6 +19,7 @@ from django.db.models.functions import Now
 
 from controlpanel.identity import panel_id, process_name
 from hosts import links
+from hosts.history.keeping import MemoryHistory, forget_old
 from hosts.models import Host
 from hosts.probe.facts import HostFacts
 from hosts.probe.probe import watch
@@ -31,6 +34,8 @@ MINE = Q(monitor_owner__startswith=f"{OWNER}:")
 LEASE = timedelta(seconds=15)
 EVERY_SECONDS = 1.0
 ROUND_SECONDS = 5.0
+FORGET_ROUNDS = 12
+"""As many rounds make a minute."""
 REFRESH_SECONDS = 2.0
 FIRST_PAUSE = 2.0
 LONGEST_PAUSE = 30.0
@@ -110,6 +115,8 @@ class Monitor:
                 self._followers.pop(pk).stop.set()
         for pk in ours.keys() - self._followers.keys():
             self._follow(pk, ours[pk])
+        if self._rounds % FORGET_ROUNDS == 1:
+            forget_old()
 
     def _follow(self, pk: int, owner: str) -> None:
         stop = threading.Event()
@@ -118,17 +125,30 @@ class Monitor:
         thread.start()
 
     def _run_host(self, pk: int, owner: str, stop: threading.Event) -> None:
-        """Read one host for as long as it is ours; after trouble try again, ever more calmly."""
+        """Read one host for as long as it is ours."""
+        host = Host.held(pk, owner).first()
+        if host is None:
+            return
+        history = MemoryHistory(host)
+        try:
+            self._read_on(pk, owner, stop, history)
+        except HoldLost:
+            return
+        with contextlib.suppress(HoldLost):
+            history.write(int(time.time()))
+
+    def _read_on(self, pk: int, owner: str, stop: threading.Event, history: MemoryHistory) -> None:
+        """After trouble try again, ever more calmly. Raises HoldLost when the host is another's."""
         pause = FIRST_PAUSE
         while not stop.is_set():
             close_old_connections()
             host = Host.held(pk, owner).select_related("via").first()
             if host is None:
-                return
+                raise HoldLost
             try:
-                pause = self._read(host, stop) or pause
+                pause = self._read(host, stop, history) or pause
             except HoldLost:
-                return
+                raise
             except TransportError as error:
                 if not stop.is_set():
                     self._trouble(host, error)
@@ -143,7 +163,7 @@ class Monitor:
         for watcher in self._watchers:
             watcher.lost(host, str(error))
 
-    def _read(self, host: Host, stop: threading.Event) -> float | None:
+    def _read(self, host: Host, stop: threading.Event, history: MemoryHistory) -> float | None:
         """Follow one probe until it ends or what is to be watched changes. Returns the pause to begin with again."""
         ports = self._ports(host)
         sections = ("host", "gpus", *(("procs", "listeners") if ports else ()))
@@ -169,6 +189,7 @@ class Monitor:
                 for facts in readings:
                     seen += 1
                     keeper.keep(facts)
+                    history.add(facts)
                     for watcher in self._watchers:
                         watcher.saw(host, facts)
                     if seen % 3 == 0 and self._ports(host) != ports:

@@ -12,6 +12,7 @@ urlpatterns = [
     path("hosts/<int:pk>/delete/", views.delete, name="delete"),
     path("hosts/<int:pk>/test/", views.test, name="test"),
     path("hosts/<int:pk>/part/<str:part>/", views.host_part, name="host_part"),
+    path("hosts/<int:pk>/memory/", views.memory, name="memory"),
     path("hosts/<int:pk>/keys/<int:key_pk>/trust/", views.trust, name="trust"),
     path("hosts/<int:pk>/keys/<int:key_pk>/forget/", views.forget, name="forget"),
     path("hosts/<int:pk>/gpus/<int:gpu_pk>/baseline/", views.baseline, name="baseline"),

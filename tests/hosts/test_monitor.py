@@ -12,6 +12,7 @@ import pytest
 from django.utils import timezone
 
 from hosts import links, monitor
+from hosts.history.keeping import read_block
 from hosts.models import Gpu, Host
 from hosts.monitor import OWNER, Monitor, _Keeper
 from hosts.probe.facts import HostFacts
@@ -170,6 +171,22 @@ def test_readings_are_stored_and_told(there: Hosts) -> None:
     assert Gpu.objects.filter(host=host).count() == 2
     host.refresh_from_db()
     assert host.reach == Host.Reach.REACHABLE
+
+
+def test_who_stops_leaves_no_reading_unwritten(there: Hosts) -> None:
+    host, watching = make_host(), Watching()
+    run_host(Monitor(watchers=[watching]), host, watching, readings=3)
+    (block,) = host.memory_blocks.all()
+    assert block.step == 1 and read_block(block).cards.keys() == {"GPU-aaaa", "GPU-bbbb"}
+
+
+def test_old_memory_is_forgotten_once_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    rounds: list[int] = []
+    made = Monitor()
+    monkeypatch.setattr(monitor, "forget_old", lambda: rounds.append(made._rounds))
+    for _ in range(25):
+        made._round()
+    assert rounds == [1, 13, 25]
 
 
 def test_after_trouble_it_says_so_and_tries_again(there: Hosts) -> None:

@@ -255,3 +255,21 @@ def test_steps_that_are_to_be_done_come_first(client_of: ClientOf, viewer: User,
     if missing != "test":
         make_host_test(host, findings=[OK | {"status": "not ok" if missing == "finding" else "ok"}])
     assert order(client_of(viewer), host) == ['id="keys"', 'id="test"', 'id="cards"', 'id="servers"']
+
+
+def test_the_curve_of_the_memory(client_of: ClientOf, viewer: User, stranger: User) -> None:
+    host = make_host()
+    make_gpu(host)
+    path = f"/hosts/{host.pk}/memory/"
+    assert f'data-memory="{path}"' in client_of(viewer).get(f"/hosts/{host.pk}/").content.decode()
+    told = client_of(viewer).get(path, {"span": "day"}).json()
+    assert told["step"] == 60 and told["points"] in (1441, 1442) and told["cards"][0]["label"] == "GPU 0"
+    piece = client_of(viewer).get(path, {"span": "day", "since": "99", "until": "9999999999999"}).json()
+    assert piece["step"] == 1800, "no more than a month, and nothing of the future"
+    assert client_of(stranger).get(path, {"span": "day"}).status_code == 403
+
+
+@pytest.mark.parametrize("query", [{}, {"span": "year"}, {"span": "day", "since": "x"}])
+def test_a_time_that_the_curve_does_not_know(client_of: ClientOf, viewer: User, query: dict[str, str]) -> None:
+    answer = client_of(viewer).get(f"/hosts/{make_host().pk}/memory/", query)
+    assert answer.status_code == 422 and "15 minutes" in answer.json()["error"]
