@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 from django.db import close_old_connections
@@ -23,7 +23,8 @@ from hosts.history.keeping import MemoryHistory, forget_old
 from hosts.models import Host
 from hosts.probe.facts import HostFacts
 from hosts.probe.probe import watch
-from hosts.readings import HoldLost, not_reached, reached, store_cards
+from hosts.readings import HoldLost, not_reached
+from hosts.recording import CardKeeper, Look, Recorder
 from hosts.transport.base import TransportError
 
 logger = logging.getLogger(__name__)
@@ -36,7 +37,8 @@ EVERY_SECONDS = 1.0
 ROUND_SECONDS = 5.0
 FORGET_ROUNDS = 12
 """As many rounds make a minute."""
-REFRESH_SECONDS = 2.0
+NOTHING = HostFacts(measured_at=datetime.fromtimestamp(0, UTC))
+"""A look that has seen nothing."""
 FIRST_PAUSE = 2.0
 LONGEST_PAUSE = 30.0
 
@@ -79,10 +81,12 @@ class Monitor:
     def __init__(self, *, watchers: Sequence[Watcher] = ()) -> None:
         self._watchers = tuple(watchers)
         self._followers: dict[int, _Follower] = {}
+        self._recorder = Recorder()
         self._rounds = 0
 
     def run(self, stop: threading.Event) -> None:
         """Work until ``stop``; a round that fails is logged and tried again."""
+        self._recorder.start()
         while not stop.is_set():
             try:
                 close_old_connections()
@@ -94,6 +98,7 @@ class Monitor:
             follower.stop.set()
         for follower in self._followers.values():
             follower.thread.join(timeout=3.0)
+        self._recorder.stop()
         Host.objects.filter(MINE).update(monitor_owner="", monitor_lease_until=None)
         links.POOL.close_all()
 
@@ -130,12 +135,10 @@ class Monitor:
         if host is None:
             return
         history = MemoryHistory(host)
-        try:
-            self._read_on(pk, owner, stop, history)
-        except HoldLost:
-            return
         with contextlib.suppress(HoldLost):
-            history.write(int(time.time()))
+            self._read_on(pk, owner, stop, history)
+            if (due := history.due(int(time.time()))) is not None:
+                self._recorder.keep(Look(host, NOTHING, due=due))
 
     def _read_on(self, pk: int, owner: str, stop: threading.Event, history: MemoryHistory) -> None:
         """After trouble try again, ever more calmly. Raises HoldLost when the host is another's."""
@@ -167,7 +170,7 @@ class Monitor:
         """Follow one probe until it ends or what is to be watched changes. Returns the pause to begin with again."""
         ports = self._ports(host)
         sections = ("host", "gpus", *(("procs", "listeners") if ports else ()))
-        keeper = _Keeper(host)
+        keeper = CardKeeper(host)
 
         def tick() -> None:
             if stop.is_set():
@@ -188,8 +191,7 @@ class Monitor:
                 )
                 for facts in readings:
                     seen += 1
-                    keeper.keep(facts)
-                    history.add(facts)
+                    self._keep(keeper.look(facts), history)
                     for watcher in self._watchers:
                         watcher.saw(host, facts)
                     if seen % 3 == 0 and self._ports(host) != ports:
@@ -199,23 +201,13 @@ class Monitor:
             return None
         return FIRST_PAUSE if seen else None
 
+    def _keep(self, look: Look, history: MemoryHistory) -> None:
+        """Have written what is worth it. Raises HoldLost."""
+        look.due = history.add(look.facts)
+        if look.cards or look.due is not None:
+            self._recorder.keep(look)
+        if look.due is not None:
+            history.written(look.due)
+
     def _ports(self, host: Host) -> list[int]:
         return sorted({port for watcher in self._watchers for port in watcher.ports(host)})
-
-
-class _Keeper:
-    """Writes readings to the database when they say something new, and their age now and then."""
-
-    def __init__(self, host: Host) -> None:
-        self._host = host
-        self._last: object = None
-        self._stored_at: float = 0.0
-
-    def keep(self, facts: HostFacts) -> None:
-        now = facts.measured_at.timestamp()
-        if facts.gpus == self._last and now - self._stored_at < REFRESH_SECONDS:
-            return
-        owner = self._host.monitor_owner
-        store_cards(self._host, facts, source="nvidia-smi", owner=owner)
-        reached(self._host, facts, owner=owner)
-        self._last, self._stored_at = facts.gpus, now

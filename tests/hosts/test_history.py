@@ -8,14 +8,14 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from django.utils import timezone
 
-from hosts.history.keeping import MemoryHistory, forget_old, read_block
+from hosts.history.keeping import Due, MemoryHistory, forget_old, read_block, store
 from hosts.history.showing import Window, memory
 from hosts.history.thinning import STEPS, Block, block_start, pack, thin
 from hosts.models import Host, MemoryBlock
 from hosts.probe.facts import HostFacts
 from hosts.probe.frames import Unknown
 from hosts.probe.gpus import GpuList
-from hosts.readings import HoldLost, store_cards
+from hosts.readings import store_cards
 from tests.deployments.machine import Machine
 from tests.factories import make_gpu, make_host
 
@@ -45,9 +45,24 @@ def stored(host: Host, step: int) -> dict[int, int]:
     return found
 
 
+class Written(MemoryHistory):
+    """What is due is in the database at once, as it is once the recorder has had it."""
+
+    def add(self, facts: HostFacts) -> None:  # type: ignore[override]
+        self._write(super().add(facts))
+
+    def write(self, second: int) -> None:
+        self._write(self.due(START + second))
+
+    def _write(self, due: Due | None) -> None:
+        if due is not None:
+            store([due])
+            self.written(due)
+
+
 def test_each_second_is_kept_and_the_longer_steps_have_its_peak() -> None:
     host = held()
-    history = MemoryHistory(host)
+    history = Written(host)
     for second in range(131):
         history.add(at(second, 9000 if second == 37 else second))
     seconds = stored(host, 1)
@@ -59,7 +74,7 @@ def test_each_second_is_kept_and_the_longer_steps_have_its_peak() -> None:
 
 def test_it_is_written_in_batches() -> None:
     host = held()
-    history = MemoryHistory(host)
+    history = Written(host)
     for second in range(60):
         history.add(at(second, second))
     assert host.memory_blocks.count() == 1, "one row for a minute of all cards"
@@ -69,47 +84,36 @@ def test_it_is_written_in_batches() -> None:
 
 def test_the_next_monitor_goes_on_where_one_was_cut_off() -> None:
     host = held()
-    first = MemoryHistory(host)
+    first = Written(host)
     for second in range(45):
         first.add(at(second, 9000 if second == 5 else 1))
-    first.write(START + 45)
-    second_one = MemoryHistory(host)
+    first.write(45)
+    second_one = Written(host)
     for second in range(50, 75):
         second_one.add(at(second, 2))
-    second_one.write(START + 75)
+    second_one.write(75)
     assert stored(host, 1)[5] == 9000 and stored(host, 1)[52] == 2 and 47 not in stored(host, 1)
     assert stored(host, 60)[0] == 9000
 
 
 def test_a_minute_that_nobody_ended_is_ended_after_a_pause() -> None:
     host = held()
-    MemoryHistory(host).add(at(5, 9000))
-    first = MemoryHistory(host)
+    first = Written(host)
     first.add(at(5, 9000))
-    first.write(START + 5)
-    later = MemoryHistory(host)
+    first.write(5)
+    later = Written(host)
     later.add(at(4000, 1))
-    later.write(START + 4000)
+    later.write(4000)
     assert stored(host, 60)[0] == 9000 and stored(host, 10)[0] == 9000
 
 
 def test_what_could_not_be_read_is_a_gap_and_no_zero() -> None:
     host = held()
-    history = MemoryHistory(host)
+    history = Written(host)
     for second in range(12):
         history.add(at(second, "Not told." if second < 6 else 3))
-    history.write(START + 12)
+    history.write(12)
     assert min(stored(host, 1)) == 6
-
-
-def test_who_has_lost_the_host_writes_nothing() -> None:
-    host = held()
-    history = MemoryHistory(host)
-    history.add(at(1, 5))
-    Host.objects.update(monitor_owner="other")
-    with pytest.raises(HoldLost):
-        history.write(START + 2)
-    assert not MemoryBlock.objects.exists()
 
 
 def test_old_blocks_are_deleted_each_after_its_time() -> None:
@@ -169,9 +173,9 @@ def test_older_times_are_drawn_from_what_is_kept_longer(recorded: Host) -> None:
 
 
 def test_the_curve_of_a_day_ends_with_the_last_reading(recorded: Host) -> None:
-    history = MemoryHistory(recorded)
+    history = Written(recorded)
     history.add(at(5403, 777))
-    history.write(START + 5403)
+    history.write(5403)
     step, most = drawn(recorded, 5400 - 86400, 5405, now=5405)
     assert step == 60 and most[-1] == 777
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 import pytest
@@ -14,7 +14,7 @@ from django.utils import timezone
 from hosts import links, monitor
 from hosts.history.keeping import read_block
 from hosts.models import Gpu, Host
-from hosts.monitor import OWNER, Monitor, _Keeper
+from hosts.monitor import OWNER, Monitor
 from hosts.probe.facts import HostFacts
 from hosts.probe.fake import frame_bytes
 from hosts.transport.base import ConnectTimeout
@@ -260,25 +260,6 @@ def test_who_has_lost_the_host_does_not_say_that_it_is_away() -> None:
     Monitor()._trouble(host, ConnectTimeout("No answer."))
     host.refresh_from_db()
     assert (host.reach, host.problem) == (Host.Reach.REACHABLE, "")
-
-
-def test_the_same_reading_is_not_stored_again_within_two_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
-    stored: list[object] = []
-    monkeypatch.setattr(monitor, "store_cards", lambda host, facts, **_: stored.append(facts))
-    keeper, machine = _Keeper(make_host()), idle_machine()
-    first = machine.facts()
-
-    def later(seconds: float) -> HostFacts:
-        return replace(machine.facts(), measured_at=first.measured_at + timedelta(seconds=seconds))
-
-    for facts in (first, later(1), later(1.9)):
-        keeper.keep(facts)
-    assert len(stored) == 1
-    keeper.keep(later(2))
-    assert len(stored) == 2
-    machine.cards["GPU-aaaa"] = 99
-    keeper.keep(later(2.1))
-    assert len(stored) == 3
 
 
 def test_the_end_gives_the_hosts_back(there: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:
