@@ -120,6 +120,7 @@ class Monitor:
                 self._followers.pop(pk).stop.set()
         for pk in ours.keys() - self._followers.keys():
             self._follow(pk, ours[pk])
+        self._recorder.hosts = len(self._followers)
         if self._rounds % FORGET_ROUNDS == 1:
             forget_old()
 

@@ -23,8 +23,9 @@ from hosts.readings import HoldLost, identity, store_cards, update_cards
 
 logger = logging.getLogger(__name__)
 
-GATHER_SECONDS = 0.05
-"""How long looks are waited for that can go into the same transaction; a page sees them as much later."""
+GATHER_SECONDS, MOST_GATHER_SECONDS = 0.002, 0.1
+"""How long looks are waited for that can go into the same transaction, for each host and at most. A page sees them as
+much later; of a large fleet more of them come in the same time."""
 REFRESH_SECONDS = 2.0
 """Cards that stay as they are get their age written this often."""
 WHOLE_SECONDS = 60.0
@@ -88,6 +89,7 @@ class Recorder:
     """The thread that writes. Without it (before ``start``, after ``stop``) a look is written by whoever brings it."""
 
     def __init__(self) -> None:
+        self.hosts = 1
         self._looks: list[Look] = []
         self._lock = threading.Lock()
         self._some = threading.Event()
@@ -127,7 +129,7 @@ class Recorder:
         while not self._over or self._looks:
             if not self._some.wait(1.0):
                 continue
-            time.sleep(GATHER_SECONDS)
+            time.sleep(min(MOST_GATHER_SECONDS, self.hosts * GATHER_SECONDS))
             self._some.clear()
             with self._lock:
                 looks, self._looks = self._looks, []

@@ -148,7 +148,7 @@ def test_who_loses_a_host_while_he_writes_takes_it_back(monkeypatch: pytest.Monk
 def gathering(monkeypatch: pytest.MonkeyPatch) -> Iterator[Recorder]:
     """A recorder with its thread."""
     monkeypatch.setattr(recording, "close_old_connections", lambda: None)
-    monkeypatch.setattr(recording, "GATHER_SECONDS", 0.01)
+    monkeypatch.setattr(recording, "GATHER_SECONDS", 0.001)
     recorder = Recorder()
     recorder.start()
     yield recorder
