@@ -102,6 +102,21 @@ class BaselineForm(forms.Form):
     """The number that the person was shown and has confirmed."""
 
 
+class MaintenanceForm(forms.Form):
+    """Why a host is left alone."""
+
+    reason = forms.CharField(
+        label="Why, and until when",
+        help_text="Everybody sees it on the pages.",
+        max_length=200,
+        error_messages={"required": "Say why, so that the others know: for example “new driver, until Friday”."},
+    )
+
+    def clean_reason(self) -> str:
+        """As it reads."""
+        return readable(self.cleaned_data["reason"])
+
+
 class MemoryForm(forms.Form):
     """Which time the curve of the memory shows: a span that ends now, or a piece of it that somebody has marked."""
 

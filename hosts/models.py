@@ -201,3 +201,13 @@ class MemoryBlock(models.Model):
 
     def __str__(self) -> str:
         return f"{self.host} from {self.start} in steps of {self.step} s"
+
+
+class MonitorProcess(models.Model):
+    """A monitor that works, so that several know into how many parts the fleet falls."""
+
+    owner = models.CharField(max_length=64, unique=True)
+    alive_until = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return self.owner

@@ -16,7 +16,9 @@ from hosts.probe.gpus import GpuReading
 from hosts.transport.base import HostKeyChanged, HostKeyUnknown, TransportError
 
 UPDATE_CARD = f"""UPDATE {Gpu._meta.db_table} SET used_mib = %s, unread_reason = %s, read_at = %s, source = %s,
- utilization_percent = %s, temperature_c = %s, power_w = %s WHERE host_id = %s AND uuid = %s"""
+ utilization_percent = %s, temperature_c = %s, power_w = %s WHERE uuid = %s AND host_id IN
+ (SELECT id FROM {Host._meta.db_table} WHERE id = %s OR (via_id = %s AND transport = 'pct'))"""
+"""Of a card where it is, and in the containers of this node that have it: what is read there is read for them too."""
 
 
 class HoldLost(Exception):
@@ -69,7 +71,7 @@ def identity(facts: HostFacts) -> object:
 
 
 def update_cards(looks: Iterable[tuple[Host, HostFacts]], *, source: str) -> None:
-    """As ``store_cards``, of many hosts, where each card's ``identity`` is what is stored already.
+    """Write the figures of cards of many hosts, and of their containers. All else is as it is stored already.
 
     It is most of the monitor's work, and by the models it would cost ten times as much.
     """
@@ -88,7 +90,7 @@ def _moved(host: Host, facts: HostFacts, source: str) -> Iterator[tuple[Any, ...
         used = card.memory_used
         reason = used.reason if isinstance(used, Unknown) else ""
         moving = map(_number, (card.utilization_percent, card.temperature_c, card.power_watts))
-        yield _number(used), reason, read_at, source, *moving, host.pk, card.uuid
+        yield _number(used), reason, read_at, source, *moving, card.uuid, host.pk, host.pk
 
 
 def _fields(reading: GpuReading, facts: HostFacts, source: str) -> dict[str, object]:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from typing import Any
 
 from django.db import close_old_connections, connection, transaction
 from django.db.models.functions import Now
@@ -18,7 +19,7 @@ from hosts.history import keeping
 from hosts.history.keeping import Due
 from hosts.models import Host
 from hosts.probe.facts import HostFacts
-from hosts.probe.frames import Unknown
+from hosts.probe.frames import NOT_ASKED, Unknown
 from hosts.readings import HoldLost, identity, store_cards, update_cards
 
 logger = logging.getLogger(__name__)
@@ -66,6 +67,10 @@ class CardKeeper:
         """The look, with what is to be written of the cards."""
         now = facts.measured_at.timestamp()
         look = Look(self._host, facts)
+        if facts.gpus is NOT_ASKED:  # a container whose node is read: only its reach is news
+            look.cards = now - self._written_at >= REFRESH_SECONDS
+            self._written_at = now if look.cards else self._written_at
+            return look
         if facts.gpus == self._last and now - self._written_at < REFRESH_SECONDS:
             return look
         known, shown = identity(facts), _shown(facts)
@@ -179,7 +184,7 @@ def _held(looks: Sequence[Look]) -> dict[int, str]:
 
 
 @cache
-def _of_all_held(vendor: str) -> tuple[str, tuple[object, ...]]:
+def _of_all_held(vendor: str) -> tuple[str, tuple[Any, ...]]:
     """The statement that lists them, put together once: that takes longer than to carry it out."""
     rows = Host.objects.filter(monitor_lease_until__gt=Now()).order_by()
     return rows.values_list("pk", "monitor_owner", "reach").query.sql_with_params()
@@ -190,7 +195,7 @@ def _store(looks: Sequence[Look], *, away: Sequence[int]) -> None:
         if look.whole:
             store_cards(look.host, look.facts, source=SOURCE)
     figures = [look for look in looks if look.cards]
-    update_cards([(look.host, look.facts) for look in figures if not look.whole], source=SOURCE)
+    update_cards([(look.host, look.facts) for look in figures], source=SOURCE)
     _reached(figures, away=away)
     if dues := [look.due for look in looks if look.due is not None]:
         keeping.store(dues)

@@ -15,7 +15,7 @@ from controlpanel.access import Action, requires
 from controlpanel.models import AuditEntry
 from controlpanel.views.asking import asking
 from hosts import services
-from hosts.forms import BaselineForm, HostForm, MemoryForm, TrustForm
+from hosts.forms import BaselineForm, HostForm, MaintenanceForm, MemoryForm, TrustForm
 from hosts.history import showing
 from hosts.models import Gpu, Host, HostKey, HostTest
 
@@ -168,6 +168,31 @@ def baseline(request: HttpRequest, pk: int, gpu_pk: int) -> HttpResponse:
 
 @require_POST
 @requires(Action.EDIT_HOST)
+def maintenance(request: HttpRequest, pk: int) -> HttpResponse:
+    """Leave a host alone for a while."""
+    found, form = _host(pk), MaintenanceForm(request.POST)
+    if not form.is_valid():
+        return _page(request, found, maintenance_form=form, status=422)
+    try:
+        services.begin_maintenance(found, reason=form.cleaned_data["reason"], **asking(request))
+    except services.Refused as refused:
+        return _page(request, found, maintenance_form=form, refused=refused, status=REFUSED)
+    messages.success(request, f"{found.name} is in maintenance: it is not read, and no job begins there.")
+    return redirect("hosts:host", pk=pk)
+
+
+@require_POST
+@requires(Action.EDIT_HOST)
+def maintenance_end(request: HttpRequest, pk: int) -> HttpResponse:
+    """Read a host again."""
+    found = _host(pk)
+    services.end_maintenance(found, **asking(request))
+    messages.success(request, f"{found.name} is read again within a few seconds.")
+    return redirect("hosts:host", pk=pk)
+
+
+@require_POST
+@requires(Action.EDIT_HOST)
 def delete(request: HttpRequest, pk: int) -> HttpResponse:
     """Forget a host that nothing uses."""
     found = _host(pk)
@@ -214,6 +239,7 @@ def _context(host: Host) -> dict[str, Any]:
         "in_use": host.placements.exclude(deployment__state="released").exists(),
         "trust_form": TrustForm(),
         "spans": showing.SPANS,
+        "maintenance_form": MaintenanceForm(),
     }
 
 

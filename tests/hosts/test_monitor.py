@@ -12,15 +12,16 @@ import pytest
 from django.utils import timezone
 
 from hosts import links, monitor
+from hosts.claims import OWNER
 from hosts.history.keeping import read_block
 from hosts.models import Gpu, Host
-from hosts.monitor import OWNER, Monitor
+from hosts.monitor import Monitor
 from hosts.probe.facts import HostFacts
 from hosts.probe.fake import frame_bytes
 from hosts.transport.base import ConnectTimeout
 from hosts.transport.fake import Call, FakeTransport, Reply
 from tests.deployments.machine import Machine, idle_machine
-from tests.factories import make_host
+from tests.factories import make_gpu, make_host
 
 pytestmark = pytest.mark.django_db
 
@@ -273,3 +274,99 @@ def test_the_end_gives_the_hosts_back(there: Hosts, monkeypatch: pytest.MonkeyPa
     Monitor().run(stop)
     host.refresh_from_db()
     assert (host.monitor_owner, host.monitor_lease_until) == ("", None)
+
+
+def test_after_trouble_the_pauses_grow_and_no_two_hosts_come_back_together(
+    there: Hosts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(monitor, "FIRST_PAUSE", 2.0)
+    monkeypatch.setattr(monitor, "LONGEST_PAUSE", 30.0)
+
+    class Stop(threading.Event):
+        pauses: list[float] = []
+
+        def wait(self, timeout: float | None = None) -> bool:
+            self.pauses.append(timeout or 0)
+            if len(self.pauses) >= 7:
+                self.set()
+            return self.is_set()
+
+    runs = []
+    for _ in range(2):
+        host, stop = make_host(), Stop()
+        stop.pauses = []
+        there.errors = [ConnectTimeout("No answer.") for _ in range(7)]
+        Monitor()._run_host(host.pk, hold(host), stop)
+        runs.append(stop.pauses)
+    for pauses in runs:
+        assert all(
+            usual * 0.8 <= pause <= usual * 1.2 for pause, usual in zip(pauses, [2, 4, 8, 16, 30, 30, 30], strict=True)
+        )
+    assert runs[0] != runs[1]
+
+
+def test_a_host_in_maintenance_is_left_alone_and_what_serves_there_is_unknown(there: Hosts) -> None:
+    host, watching = make_host(maintenance="new driver"), Watching()
+    other = make_host(
+        maintenance="theirs", monitor_owner="x:1", monitor_lease_until=timezone.now() + timedelta(seconds=9)
+    )
+    made = Monitor(watchers=[watching])
+    made._round()
+    assert watching.reasons == ["it is in maintenance (new driver)"] and not there.asked
+    assert owners() == {host.name: "", other.name: "x:1"}
+    Host.objects.update(maintenance="")
+    made._round()
+    assert owners()[host.name].startswith(OWNER)
+    made._followers[host.pk].stop.set()
+
+
+def node_with_container(**values: object) -> tuple[Host, Host]:
+    node = make_host(monitor_owner="us:1", monitor_lease_until=timezone.now() + timedelta(seconds=60), **values)
+    inside = make_host(transport=Host.TransportKind.PCT, via=node, vmid=101)
+    make_gpu(node, uuid="GPU-aaaa")
+    return node, inside
+
+
+def sections(there: Hosts) -> list[str]:
+    return [call.argv[3] for call in there.asked]
+
+
+def test_a_container_of_a_node_that_is_read_asks_for_its_cards_once(there: Hosts) -> None:
+    _, inside = node_with_container()
+    watching = Watching()
+    there.frames = 3
+    run_host(Monitor(watchers=[watching]), inside, watching, readings=9)
+    assert sections(there)[0] == "host,gpus" and set(sections(there)[1:]) == {"host"}
+    assert inside.gpus.get(uuid="GPU-aaaa").used_mib is not None, "what it has seen itself stays"
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        {"monitor_lease_until": None}, {"gpu_problem": "No driver."}, {"reach": "unreachable"}, {"maintenance": "x"},
+    ],
+)  # fmt: skip
+def test_a_container_asks_itself_where_its_node_is_not_read(there: Hosts, trouble: dict[str, object]) -> None:
+    node, inside = node_with_container()
+    Host.objects.filter(pk=node.pk).update(**trouble)
+    watching = Watching()
+    run_host(Monitor(watchers=[watching]), inside, watching, readings=9)
+    assert set(sections(there)) == {"host,gpus"}
+
+
+def test_a_container_asks_itself_when_the_readings_of_its_node_have_stopped(there: Hosts) -> None:
+    node, inside = node_with_container()
+    node.gpus.update(read_at=timezone.now() - timedelta(seconds=6))
+    watching = Watching()
+    run_host(Monitor(watchers=[watching]), inside, watching, readings=6)
+    assert set(sections(there)) == {"host,gpus"}
+
+
+def test_from_time_to_time_a_container_is_asked_for_its_cards_again(
+    there: Hosts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(monitor, "CARDS_AGAIN_SECONDS", 0.0)
+    _, inside = node_with_container()
+    watching = Watching()
+    run_host(Monitor(watchers=[watching]), inside, watching, readings=6)
+    assert set(sections(there)) == {"host,gpus"}

@@ -17,6 +17,7 @@ from hosts import recording
 from hosts.history.keeping import MemoryHistory
 from hosts.models import Gpu, Host, MemoryBlock
 from hosts.probe.facts import HostFacts
+from hosts.probe.frames import NOT_ASKED
 from hosts.readings import HoldLost
 from hosts.recording import CardKeeper, Look, Recorder
 from tests.deployments.machine import BOOT, Machine, idle_machine
@@ -211,3 +212,31 @@ def test_the_end_writes_what_is_there_first(monkeypatch: pytest.MonkeyPatch) -> 
     until(lambda: recorder._looks, seconds=5, what="the look waits")
     recorder.stop()
     assert written == [1] and looks[0].done.is_set()
+
+
+def test_what_is_read_on_a_node_is_read_for_its_containers() -> None:
+    node = held()
+    inside, elsewhere = make_host(transport="pct", via=node, vmid=101), make_host(via=node)
+    for host in (inside, elsewhere):
+        make_gpu(host, uuid="GPU-aaaa", used_mib=1)
+    theirs = make_gpu(inside, uuid="GPU-other", used_mib=2)
+    machine = idle_machine()
+    machine.cards["GPU-aaaa"] = 99
+    Recorder().keep(Look(node, later(machine, 1), cards=True, whole=True))
+    card = inside.gpus.get(uuid="GPU-aaaa")
+    assert (card.used_mib, card.read_at) == (99, later(machine, 1).measured_at)
+    assert elsewhere.gpus.get().used_mib == 1, "a host behind a jump host has cards of its own"
+    theirs.refresh_from_db()
+    assert theirs.used_mib == 2
+
+
+def test_a_container_that_was_not_asked_for_its_cards_keeps_them() -> None:
+    inside, machine = held(), idle_machine()
+    make_gpu(inside, uuid="GPU-aaaa", used_mib=5)
+    keeper = CardKeeper(inside)
+    looks = [keeper.look(replace(later(machine, at), gpus=NOT_ASKED)) for at in (0, 1, 2)]
+    assert [look.cards for look in looks] == [True, False, True] and not any(look.whole or look.news for look in looks)
+    Recorder().keep(looks[2])
+    assert inside.gpus.get().used_mib == 5
+    inside.refresh_from_db()
+    assert inside.last_seen_at == looks[2].facts.measured_at
