@@ -13,7 +13,7 @@ from tests.support.panel import Panel
 from tests.support.story import Story
 from tests.support.waiting import until
 
-pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.django_db]
+pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 
 
 def owners() -> dict[str, str]:
@@ -37,8 +37,10 @@ def test_two_monitors_share_the_hosts_and_one_takes_over_from_the_other(tmp_path
         def used() -> set[int | None]:
             return set(Gpu.objects.filter(host=inside).values_list("used_mib", flat=True))
 
-        # Of the node alone: only by its own nvidia-smi can this be known.
-        state.set_fault_here(fleet.node("pve").root / "run", "cell * memory.used 4321\ncell * memory.free 100")
+        until(lambda: used() == {0}, seconds=60, what="the container's cards", tell=used)
+        # Whoever asked inside of it would be told something else.
+        state.set_fault_here(fleet.container(129).seen("/run"), "cell * memory.used 1111")
+        state.set_fault(fleet.node("pve").gpu_state, "cell * memory.used 4321\ncell * memory.free 100")
         until(lambda: used() == {4321}, seconds=30, what="the container's cards, read on its node", tell=used)
         panel.kill("one")
         until(lambda: len({*owners().values()}) == 1, seconds=60, what="one monitor for all", tell=owners)
