@@ -305,19 +305,22 @@ def test_after_trouble_the_pauses_grow_and_no_two_hosts_come_back_together(
     assert runs[0] != runs[1]
 
 
-def test_a_host_in_maintenance_is_left_alone_and_what_serves_there_is_unknown(there: Hosts) -> None:
+def test_a_host_in_maintenance_is_left_alone_and_what_serves_there_is_unknown(
+    there: Hosts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    followed: list[int] = []
+    monkeypatch.setattr(Monitor, "_follow", lambda self, pk, owner: followed.append(pk))
     host, watching = make_host(maintenance="new driver"), Watching()
     other = make_host(
         maintenance="theirs", monitor_owner="x:1", monitor_lease_until=timezone.now() + timedelta(seconds=9)
     )
     made = Monitor(watchers=[watching])
     made._round()
-    assert watching.reasons == ["it is in maintenance (new driver)"] and not there.asked
+    assert watching.reasons == ["it is in maintenance (new driver)"] and not followed
     assert owners() == {host.name: "", other.name: "x:1"}
     Host.objects.update(maintenance="")
     made._round()
-    assert owners()[host.name].startswith(OWNER)
-    made._followers[host.pk].stop.set()
+    assert owners()[host.name].startswith(OWNER) and followed == [host.pk]
 
 
 def node_with_container(**values: object) -> tuple[Host, Host]:
