@@ -40,6 +40,14 @@ def switch(name: str, *, default: str) -> bool:
     raise ImproperlyConfigured(f"{name} is {value!r}; it must be yes or no.")
 
 
+def number(name: str, *, default: int, least: int, most: int) -> int:
+    """Return a whole number between `least` and `most`."""
+    value = text(name, default=str(default))
+    if not (value.isascii() and value.isdigit() and len(value) < 10 and least <= int(value) <= most):
+        raise ImproperlyConfigured(f"{name} is {value!r}; it must be a whole number from {least} to {most}.")
+    return int(value)
+
+
 def words(name: str, *, default: str) -> list[str]:
     """Return a comma-separated list."""
     return [word.strip() for word in text(name, default=default).split(",") if word.strip()]

@@ -25,6 +25,11 @@ DATABASES = {"default": env.database("DATABASE_URL", directory=DATA_DIR)}
 VALKEY_SOCKET = env.valkey_socket(directory=DATA_DIR)
 EMBEDDED_VALKEY = not env.text("REDIS_URL")
 REDIS_URL = env.redis_url("REDIS_URL", socket=VALKEY_SOCKET)
+MEMORY_KEPT_SECONDS = {  # how long readings of the cards' memory are kept, by the seconds of a step
+    1: 60 * env.number("RELAUNCH_MEMORY_MINUTES", default=15, least=1, most=1440),
+    10: 3600 * env.number("RELAUNCH_MEMORY_HOURS", default=24, least=1, most=720),
+    60: 86400 * env.number("RELAUNCH_MEMORY_DAYS", default=30, least=1, most=400),
+}
 
 # --- Django -------------------------------------------------------------------------------------------------
 

@@ -104,8 +104,10 @@ def _watched() -> dict[int, list[Watched]]:
         deployment__state=ServiceState.RELEASED
     )
     idle = idle.exclude(deployment__replacements__state__in=ACTIVE).select_related("deployment__profile")
-    cards = {(gpu.host_id, gpu.uuid): gpu for gpu in Gpu.objects.all()}
-    for placement in idle.prefetch_related("deployment__shares_with"):
+    placements = list(idle.prefetch_related("deployment__shares_with"))
+    those = Gpu.objects.filter(host__in={placement.host_id for placement in placements})
+    cards = {(gpu.host_id, gpu.uuid): gpu for gpu in those}
+    for placement in placements:
         launch = serving.get(placement.deployment_id)
         gpus = [cards[key] for uuid in placement.gpu_uuids if (key := (placement.host_id, uuid)) in cards]
         watched = Watched(placement.deployment, launch, _wanted(placement.deployment, launch, gpus))

@@ -7,6 +7,7 @@ from typing import Any
 from django import forms
 
 from controlpanel.forms import PlainIntegerField, readable
+from hosts.history.showing import SPANS, Window
 from hosts.models import Host
 
 
@@ -99,3 +100,34 @@ class BaselineForm(forms.Form):
     mib = PlainIntegerField(label="Memory in use when nobody holds the card", min_value=0, max_value=1_000_000)
     confirmed_mib = PlainIntegerField(required=False)
     """The number that the person was shown and has confirmed."""
+
+
+class MaintenanceForm(forms.Form):
+    """Why a host is left alone."""
+
+    reason = forms.CharField(
+        label="Why, and until when",
+        help_text="Everybody sees it on the pages.",
+        max_length=200,
+        error_messages={"required": "Say why, so that the others know: for example “new driver, until Friday”."},
+    )
+
+    def clean_reason(self) -> str:
+        """As it reads."""
+        return readable(self.cleaned_data["reason"])
+
+
+class MemoryForm(forms.Form):
+    """Which time the curve of the memory shows: a span that ends now, or a piece of it that somebody has marked."""
+
+    span = forms.ChoiceField(choices=[(name, words) for name, (words, _) in SPANS.items()])
+    since = forms.IntegerField(required=False, min_value=0)
+    until = forms.IntegerField(required=False, min_value=0)
+
+    def window(self, now: int) -> Window:
+        """What was asked for, in seconds since 1970: nothing of the future, nothing before the longest span."""
+        _, seconds = SPANS[self.cleaned_data["span"]]
+        until = min(self.cleaned_data["until"] or now, now)
+        earliest = now - max(length for _, length in SPANS.values())
+        since = max(self.cleaned_data["since"] or now - seconds, earliest)
+        return Window(min(since, until - 1), until)

@@ -42,6 +42,7 @@ class Host(models.Model):
     key_path = models.CharField(max_length=500, blank=True)
     look_only = models.BooleanField(default=False, help_text="Show everything, change nothing.")
     sudo = models.BooleanField(default=False, help_text="The login is not root: use sudo -n where root is needed.")
+    maintenance = models.TextField(blank=True, help_text="Why nobody looks at it at the moment; empty: it is read.")
 
     reach = models.CharField(max_length=12, choices=Reach.choices, default=Reach.UNKNOWN)
     reach_since = models.DateTimeField(null=True, blank=True)
@@ -184,3 +185,29 @@ class Gpu(models.Model):
     def ceiling_mib(self) -> int:
         """The highest baseline that is learnt without a person, in MiB."""
         return baseline.ceiling_mib(display=self.display)
+
+
+class MemoryBlock(models.Model):
+    """Sixty buckets of the memory in use of a host's cards, which the monitor writes (see ``hosts.history``)."""
+
+    host = models.ForeignKey(Host, models.CASCADE, related_name="memory_blocks")
+    step = models.PositiveSmallIntegerField(help_text="seconds of a bucket")
+    start = models.BigIntegerField(help_text="seconds since 1970")
+    cards = models.BinaryField(help_text="hosts.history.thinning.pack")
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["host", "step", "start"], name="memory_block_once")]
+        indexes = [models.Index(fields=["step", "start"], name="memory_block_age")]
+
+    def __str__(self) -> str:
+        return f"{self.host} from {self.start} in steps of {self.step} s"
+
+
+class MonitorProcess(models.Model):
+    """A monitor that works, so that several know into how many parts the fleet falls."""
+
+    owner = models.CharField(max_length=64, unique=True)
+    alive_until = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return self.owner

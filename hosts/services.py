@@ -8,7 +8,7 @@ from pathlib import Path
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, Q
 from django.urls import reverse
 from django.utils import timezone
 
@@ -22,7 +22,9 @@ from hosts.models import Gpu, Host, HostKey, HostTest
 __all__ = [
     "NotConfirmed",
     "Refused",
+    "begin_maintenance",
     "confirm_baseline",
+    "end_maintenance",
     "forget_key",
     "panel_public_key",
     "register_host",
@@ -90,21 +92,22 @@ def _refuse_while_used(host: Host) -> None:
             raise Refused(
                 f"{launch.deployment} still runs on {used}.", hint="Stop it first, or add the new place as a host."
             )
-        busy = used.placements.filter(deployment__jobs__isnull=False, deployment__jobs__ended_at=None).first()
-        busy = (
-            busy
-            or used.placements.filter(
-                deployment__replacements__isnull=False, deployment__replacements__ended_at=None
-            ).first()
+        _refuse_while_busy(used)
+
+
+def _refuse_while_busy(used: Host) -> None:
+    """While a job is at work there, or waits."""
+    own = Q(deployment__jobs__isnull=False, deployment__jobs__ended_at=None)
+    others = Q(deployment__replacements__isnull=False, deployment__replacements__ended_at=None)
+    busy = used.placements.filter(own | others).first()
+    if busy is not None:
+        job = busy.deployment.active_job
+        doing = "waits for a person" if job and job.state == "waiting" else "is at work"
+        raise Refused(
+            f"A job of {busy.deployment} on {used} {doing}.",
+            hint="Wait until it has ended, or cancel it.",
+            link=(job.get_absolute_url(), f"Open job {job.pk}") if job else None,
         )
-        if busy is not None:
-            job = busy.deployment.active_job
-            doing = "waits for a person" if job and job.state == "waiting" else "is at work"
-            raise Refused(
-                f"A job of {busy.deployment} on {used} {doing}.",
-                hint="Wait until it has ended, or cancel it.",
-                link=(job.get_absolute_url(), f"Open job {job.pk}") if job else None,
-            )
 
 
 def _refuse_while_claimed(gpu: Gpu) -> None:
@@ -177,6 +180,31 @@ def _refuse_while_needed(host: Host) -> None:
                 hint="Tidy up there first: without the host nobody can.",
                 link=(reverse("deployments:deployment", args=[place.deployment_id]), f"Open {place.deployment}"),
             )
+
+
+def begin_maintenance(host: Host, *, reason: str, actor: User, address: str) -> None:
+    """Leave a host alone, with the reason that pages show: it is not read, and no job begins there.
+
+    Raises Refused while a job is at work there or on one of its containers.
+    """
+    require(actor, Action.EDIT_HOST)
+    for used in (host, *host.reached_through.all()):
+        _refuse_while_busy(used)
+    _set_maintenance(host, reason, "begin maintenance", actor=actor, address=address)
+
+
+def end_maintenance(host: Host, *, actor: User, address: str) -> None:
+    """Read the host again."""
+    require(actor, Action.EDIT_HOST)
+    _set_maintenance(host, "", "end maintenance", actor=actor, address=address)
+
+
+def _set_maintenance(host: Host, reason: str, action: str, *, actor: User, address: str) -> None:
+    with transaction.atomic():
+        if not Host.objects.filter(pk=host.pk).exclude(maintenance=reason).update(maintenance=reason):
+            return
+        audit.record(action, actor=actor, target=host, detail={"reason": reason}, address=address)
+    hints.hint("overview")
 
 
 def request_test(host: Host, *, actor: User, address: str) -> HostTest:

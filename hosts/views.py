@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from django.contrib import messages
 from django.db.models import Count, Q
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
@@ -14,7 +15,8 @@ from controlpanel.access import Action, requires
 from controlpanel.models import AuditEntry
 from controlpanel.views.asking import asking
 from hosts import services
-from hosts.forms import BaselineForm, HostForm, TrustForm
+from hosts.forms import BaselineForm, HostForm, MaintenanceForm, MemoryForm, TrustForm
+from hosts.history import showing
 from hosts.models import Gpu, Host, HostKey, HostTest
 
 PARTS = {"keys", "test", "cards", "header"}
@@ -88,6 +90,17 @@ def host_part(request: HttpRequest, pk: int, part: str) -> HttpResponse:
     return render(request, f"hosts/_{part}.html", _context(_host(pk)))
 
 
+@require_GET
+@requires(Action.LOOK)
+def memory(request: HttpRequest, pk: int) -> JsonResponse:
+    """The memory of a host's cards over time, for the curve on its page: ``span``, or ``since`` and ``until``."""
+    now = int(time.time())
+    form = MemoryForm(request.GET)
+    if not form.is_valid():
+        return JsonResponse({"error": "Choose 15 minutes, 24 hours or 30 days."}, status=422)
+    return JsonResponse(showing.memory(_host(pk), form.window(now), now=now))
+
+
 @require_POST
 @requires(Action.TEST_HOST)
 def test(request: HttpRequest, pk: int) -> HttpResponse:
@@ -155,6 +168,31 @@ def baseline(request: HttpRequest, pk: int, gpu_pk: int) -> HttpResponse:
 
 @require_POST
 @requires(Action.EDIT_HOST)
+def maintenance(request: HttpRequest, pk: int) -> HttpResponse:
+    """Leave a host alone for a while."""
+    found, form = _host(pk), MaintenanceForm(request.POST)
+    if not form.is_valid():
+        return _page(request, found, maintenance_form=form, status=422)
+    try:
+        services.begin_maintenance(found, reason=form.cleaned_data["reason"], **asking(request))
+    except services.Refused as refused:
+        return _page(request, found, maintenance_form=form, refused=refused, status=REFUSED)
+    messages.success(request, f"{found.name} is in maintenance: it is not read, and no job begins there.")
+    return redirect("hosts:host", pk=pk)
+
+
+@require_POST
+@requires(Action.EDIT_HOST)
+def maintenance_end(request: HttpRequest, pk: int) -> HttpResponse:
+    """Read a host again."""
+    found = _host(pk)
+    services.end_maintenance(found, **asking(request))
+    messages.success(request, f"{found.name} is read again within a few seconds.")
+    return redirect("hosts:host", pk=pk)
+
+
+@require_POST
+@requires(Action.EDIT_HOST)
 def delete(request: HttpRequest, pk: int) -> HttpResponse:
     """Forget a host that nothing uses."""
     found = _host(pk)
@@ -200,6 +238,8 @@ def _context(host: Host) -> dict[str, Any]:
         "placements": host.placements.select_related("deployment"),
         "in_use": host.placements.exclude(deployment__state="released").exists(),
         "trust_form": TrustForm(),
+        "spans": showing.SPANS,
+        "maintenance_form": MaintenanceForm(),
     }
 
 

@@ -26,7 +26,9 @@ from deployments.models import (
     Profile,
     Revision,
 )
-from hosts.models import Gpu, Host, HostKey, HostTest
+from hosts.history.thinning import STEPS as STEPS_OF_MEMORY
+from hosts.history.thinning import Block, block_start, pack
+from hosts.models import Gpu, Host, HostKey, HostTest, MemoryBlock
 
 _numbers = count(1)
 STEPS = ("plan", "drain", "stop", "verify", "launch", "check")
@@ -57,6 +59,22 @@ def make_gpu(host: Host, **values: Any) -> Gpu:
         "utilization_percent": 0, "temperature_c": 34, "read_at": timezone.now(), "source": "nvidia-smi",
     }  # fmt: skip
     return Gpu.objects.create(host=host, **(usual | values))
+
+
+def make_memory(host: Host, seconds: int = 3600) -> None:
+    """Readings of the host's cards until now: each goes up and down in its own time, with a peak of a second."""
+    now = int(timezone.now().timestamp())
+    for step in STEPS_OF_MEMORY:
+        blocks: dict[int, Block] = {}
+        for at in range(now - min(seconds, 60 * 60 * step), now, step):
+            start = block_start(at, step)
+            block = blocks.setdefault(start, Block(step, start))
+            for gpu in host.gpus.all():
+                used = 400 + at // (300 * (gpu.index + 1)) % 7 * 5000
+                block.add(gpu.uuid, at, (used, used + 9000 if at // step % 97 == 0 else used))
+        MemoryBlock.objects.bulk_create(
+            MemoryBlock(host=host, step=step, start=start, cards=pack(block)) for start, block in blocks.items()
+        )
 
 
 def make_key(host: Host, **values: Any) -> HostKey:

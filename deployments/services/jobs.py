@@ -117,6 +117,12 @@ def check_target(deployment: Deployment, target: Revision | None) -> None:
     host = deployment.placement.host
     if host.look_only:
         raise Refused(f"{host} is look-only.", hint="Jobs cannot run there.")
+    for machine in (host, host.machine):
+        if machine.maintenance:
+            raise Refused(
+                f"{machine} is in maintenance: {machine.maintenance}",
+                hint="Wait until it has ended; an administrator ends it on the host's page.",
+            )
     if host.machine.look_only:
         raise Refused(
             f"{host.machine}, the node of {host}, is look-only, and the locks of its cards are there.",

@@ -15,7 +15,7 @@ from deployments.catalogue.model import Catalogue, Flag
 from deployments.catalogue.program import Program
 from deployments.catalogue.setting import drop_flag, given, search, set_flag
 from deployments.commandline import Command, write, write_env
-from deployments.forms import RevisionForm
+from deployments.revision_forms import RevisionForm
 
 FIND, ALL, SET, DROP = "find", "all", "set", "drop"
 QUERY, VALUE = "flag_find", "value:"

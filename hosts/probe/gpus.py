@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 
 from hosts.probe.frames import NOT_ASKED, Section, Unknown
 
@@ -185,6 +186,7 @@ def parse_apps(section: Section) -> AppList | Unknown:
     return AppList(tuple(apps), tuple(hidden))
 
 
+@lru_cache(maxsize=4096)  # the monitor reads the same few values all day
 def parse_number(cell: str, what: str) -> float | Unknown:
     """A cell as a number. Anything else is Unknown, with `what` in its reason."""
     found = NUMBER.fullmatch(cell)
@@ -196,6 +198,7 @@ def parse_number(cell: str, what: str) -> float | Unknown:
     return Unknown(f"Could not read {what}: the driver says {cell[:40]!r}.")
 
 
+@lru_cache(maxsize=4096)
 def _mib(cell: str, what: str) -> int | Unknown:
     value = parse_number(cell, what)
     if isinstance(value, Unknown):
@@ -203,6 +206,7 @@ def _mib(cell: str, what: str) -> int | Unknown:
     return int(value) if value <= MAX_MIB else Unknown(f"Could not read {what}: {cell[:40]} is not believable.")
 
 
+@lru_cache(maxsize=1024)
 def _whole(cell: str, what: str) -> int | Unknown:
     value = parse_number(cell, what)
     return value if isinstance(value, Unknown) else int(value)

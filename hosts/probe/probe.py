@@ -96,7 +96,7 @@ def watch(
     seen = False
     with transport.stream(argv, stdin=probe_stdin(token, sections), keep_stdin_open=True) as stream:
         while True:
-            data = stream.read(timeout=0.5)
+            data = stream.read(timeout=1.0)
             tick()
             if data == b"":
                 if sudo:

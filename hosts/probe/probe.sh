@@ -43,22 +43,36 @@ learn_host() {
 }
 
 look_at_host() {
-  begin host
+  learn_now
+  printf '%s\n' "$told"
+}
+
+# The section of the machine, in `told`.
+learn_now() {
   boot= name= up=
   read -r boot </proc/sys/kernel/random/boot_id
   read -r name </proc/sys/kernel/hostname
   read -r up _ </proc/uptime
-  printf 'boot_id %s\nhostname %s\nuptime %s\npid_namespace %s\n' "$boot" "$name" "$up" "$PID_NAMESPACE"
-  printf 'sudo_uid %s\n' "$SUDO_UID" # whose login it is where sudo has made us root
+  # sudo_uid: whose login it is where sudo has made us root
+  told="
+@relaunch $TOKEN section host
+boot_id $boot
+hostname $name
+uptime $up
+pid_namespace $PID_NAMESPACE
+sudo_uid $SUDO_UID"
   tell_lines Uid: </proc/self/status
-  done_with 0
+  told="$told
+
+@relaunch $TOKEN status 0"
 }
 
-# The lines of stdin that begin with these words, in their order; reads no further than the last.
+# Adds the lines of stdin that begin with these words, in their order; reads no further than the last.
 tell_lines() {
   while [ $# -gt 0 ] && read -r word rest; do
     [ "$word" = "$1" ] || continue
-    printf '%s %s\n' "$word" "$rest"
+    told="$told
+$word $rest"
     shift
   done
 }
@@ -462,8 +476,17 @@ look_around() {
   asked disk && look_at_disk "$@"
 }
 
+# What a whole fleet is read by day and night: no process more than it must be, and all of it said at once, for every
+# word on its own wakes several threads of the panel.
+look_briefly() {
+  cards=$(look_at_cards gpus </dev/null)
+  learn_now
+  printf '\n@relaunch %s begin\n%s\n%s\n\n@relaunch %s end\n' "$TOKEN" "$told" "$cards" "$TOKEN" || exit 0
+}
+
 # The driver takes its time, so the rest is looked at meanwhile; what the cards say fits a variable, and comes last.
 look() {
+  case $SECTIONS in host,gpus) look_briefly; return 0 ;; esac
   printf '\n@relaunch %s begin\n' "$TOKEN" || exit 0
   look_around "$@" | {
     cards=$(look_at_cards memory gpus apps </dev/null)

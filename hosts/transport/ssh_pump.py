@@ -14,7 +14,8 @@ from hosts.transport.flow import LINGER_SECONDS, Flow
 
 CHUNK = 32768
 SEND_POLL_SECONDS = 0.02
-IDLE_SECONDS = 0.5
+IDLE_SECONDS, STREAM_IDLE_SECONDS = 0.5, 1.0
+"""How long it sleeps when nothing rings. A stream ends by itself, or somebody hangs up, which rings."""
 
 
 class Channel(Protocol):
@@ -66,6 +67,7 @@ class ChannelPump(threading.Thread):
         self._release = release
         self._foreign = foreign
         self._streaming = streaming
+        self._idle = STREAM_IDLE_SECONDS if streaming else IDLE_SECONDS
         self._bell = Bell()
         self._left_running = False
         self._stdin_shut = False
@@ -93,7 +95,7 @@ class ChannelPump(threading.Thread):
                 if not moved:
                     if self._ended(channel):
                         return self._tell_status(channel)
-                    self._bell.await_ring(SEND_POLL_SECONDS if self._flow.stdin_pending else IDLE_SECONDS)
+                    self._bell.await_ring(SEND_POLL_SECONDS if self._flow.stdin_pending else self._idle)
             self._left_running = not channel.closed
         finally:
             with contextlib.suppress(*self._foreign):

@@ -3,11 +3,11 @@ import uPlot from "../vendor/uplot/uPlot.esm.js";
 import { parts } from "./times.js";
 import { size } from "./gpus.js";
 
-const COLORS = ["--rl-busy", "--rl-warn", "--rl-good", "--rl-magenta", "--rl-bad", "--rl-cyan", "--rl-off", "--rl-ink"];
-const DASHES = [[], [6, 3], [2, 2], [8, 3, 2, 3]];
+export const COLORS = ["--rl-busy", "--rl-warn", "--rl-good", "--rl-magenta", "--rl-bad", "--rl-cyan", "--rl-off", "--rl-ink"];
+export const DASHES = [[], [6, 3], [2, 2], [8, 3, 2, 3]];
 const HEIGHT = 220;
-const STEPS_MIB = Array.from({ length: 20 }, (_, power) => 2 ** power); // round in MiB and in GiB
-const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+export const STEPS_MIB = Array.from({ length: 20 }, (_, power) => 2 ** power); // round in MiB and in GiB
+export const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
 function cardsOf(text) {
   return text.split(";").filter(Boolean).map((card) => {

@@ -6,7 +6,7 @@ import sys
 
 from tests.bench import setting
 
-NAMES = ("restart", "release", "idle", "benchmark", "history")
+NAMES = ("restart", "release", "idle", "benchmark", "history", "fleet", "live")
 
 
 def main() -> int:
@@ -17,7 +17,15 @@ def main() -> int:
         return 2
     directory = setting.prepare()
     try:
-        from tests.bench import bench_benchmark, bench_history, bench_idle, bench_release, bench_restart
+        from tests.bench import (
+            bench_benchmark,
+            bench_fleet,
+            bench_history,
+            bench_idle,
+            bench_live,
+            bench_release,
+            bench_restart,
+        )
 
         ways = {
             "restart": bench_restart.run,
@@ -25,6 +33,8 @@ def main() -> int:
             "idle": bench_idle.run,
             "benchmark": bench_benchmark.run,
             "history": bench_history.run,
+            "fleet": bench_fleet.run,
+            "live": bench_live.run,
         }
         for name in only or NAMES:
             ways[name](directory)

@@ -29,6 +29,10 @@ BAD: list[tuple[str, Callable[..., Any], dict[str, Any]]] = [
     ("ftp://panel.example.com", env.panel_url, {}),
     ("http://panel.example.com", env.panel_url, {}),
     ("http://10.0.0.3:8000", env.panel_url, {}),
+    ("0", env.number, {"default": 5, "least": 1, "most": 9}),
+    ("10", env.number, {"default": 5, "least": 1, "most": 9}),
+    ("-2", env.number, {"default": 5, "least": 1, "most": 9}),
+    ("²", env.number, {"default": 5, "least": 1, "most": 9}),
     ("short", env.secret_key, {"directory": Path("/nonexistent")}),
     ("mysql://db/x", env.database, {"directory": Path("/tmp")}),
     ("nonsense", env.database, {"directory": Path("/tmp")}),
@@ -117,3 +121,9 @@ def test_the_socket_lies_in_the_data_directory_or_in_a_short_one(monkeypatch: py
     short = env.valkey_socket(directory=deep)
     assert short.is_relative_to("/run/user/7") and len(os.fsencode(short)) <= 107
     assert short != env.valkey_socket(directory=deep / "other")
+
+
+def test_a_number(set_to: Callable[[str], None]) -> None:
+    assert env.number("X_NOT_SET", default=5, least=1, most=9) == 5
+    set_to("9")
+    assert env.number("X", default=5, least=1, most=9) == 9

@@ -26,6 +26,7 @@ def main() -> None:
     findings = [{"key": "login", "status": "ok", "label": "Login", "text": "root by SSH", "fix": ""}]
     factories.make_host_test(host, findings=findings)
     cards = [factories.make_gpu(host, used_mib=31000), factories.make_gpu(host), factories.make_gpu(host)]
+    factories.make_memory(host)
     deployment = factories.make_deployment(host=host, gpus=cards[:2], name="chat-27b", production=True)
     revision = factories.make_revision(deployment.profile, argv=[*factories.ARGV, "--disable-radix-cache"])
     print(json.dumps(_pages(deployment, host, revision) | _jobs(deployment, cards[0])))

@@ -5,21 +5,23 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 import pytest
 from django.utils import timezone
 
 from hosts import links, monitor
+from hosts.claims import OWNER
+from hosts.history.keeping import read_block
 from hosts.models import Gpu, Host
-from hosts.monitor import OWNER, Monitor, _Keeper
+from hosts.monitor import Monitor
 from hosts.probe.facts import HostFacts
 from hosts.probe.fake import frame_bytes
 from hosts.transport.base import ConnectTimeout
 from hosts.transport.fake import Call, FakeTransport, Reply
 from tests.deployments.machine import Machine, idle_machine
-from tests.factories import make_host
+from tests.factories import make_gpu, make_host
 
 pytestmark = pytest.mark.django_db
 
@@ -172,6 +174,22 @@ def test_readings_are_stored_and_told(there: Hosts) -> None:
     assert host.reach == Host.Reach.REACHABLE
 
 
+def test_who_stops_leaves_no_reading_unwritten(there: Hosts) -> None:
+    host, watching = make_host(), Watching()
+    run_host(Monitor(watchers=[watching]), host, watching, readings=3)
+    (block,) = host.memory_blocks.all()
+    assert block.step == 1 and read_block(block).cards.keys() == {"GPU-aaaa", "GPU-bbbb"}
+
+
+def test_old_memory_is_forgotten_once_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    rounds: list[int] = []
+    made = Monitor()
+    monkeypatch.setattr(monitor, "forget_old", lambda: rounds.append(made._rounds))
+    for _ in range(25):
+        made._round()
+    assert rounds == [1, 13, 25]
+
+
 def test_after_trouble_it_says_so_and_tries_again(there: Hosts) -> None:
     host, watching = make_host(), Watching()
     there.errors = [ConnectTimeout("No answer."), ConnectTimeout("No answer.")]
@@ -245,25 +263,6 @@ def test_who_has_lost_the_host_does_not_say_that_it_is_away() -> None:
     assert (host.reach, host.problem) == (Host.Reach.REACHABLE, "")
 
 
-def test_the_same_reading_is_not_stored_again_within_two_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
-    stored: list[object] = []
-    monkeypatch.setattr(monitor, "store_cards", lambda host, facts, **_: stored.append(facts))
-    keeper, machine = _Keeper(make_host()), idle_machine()
-    first = machine.facts()
-
-    def later(seconds: float) -> HostFacts:
-        return replace(machine.facts(), measured_at=first.measured_at + timedelta(seconds=seconds))
-
-    for facts in (first, later(1), later(1.9)):
-        keeper.keep(facts)
-    assert len(stored) == 1
-    keeper.keep(later(2))
-    assert len(stored) == 2
-    machine.cards["GPU-aaaa"] = 99
-    keeper.keep(later(2.1))
-    assert len(stored) == 3
-
-
 def test_the_end_gives_the_hosts_back(there: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:
     host = make_host()
     stop = threading.Event()
@@ -275,3 +274,102 @@ def test_the_end_gives_the_hosts_back(there: Hosts, monkeypatch: pytest.MonkeyPa
     Monitor().run(stop)
     host.refresh_from_db()
     assert (host.monitor_owner, host.monitor_lease_until) == ("", None)
+
+
+def test_after_trouble_the_pauses_grow_and_no_two_hosts_come_back_together(
+    there: Hosts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(monitor, "FIRST_PAUSE", 2.0)
+    monkeypatch.setattr(monitor, "LONGEST_PAUSE", 30.0)
+
+    class Stop(threading.Event):
+        pauses: list[float] = []
+
+        def wait(self, timeout: float | None = None) -> bool:
+            self.pauses.append(timeout or 0)
+            if len(self.pauses) >= 7:
+                self.set()
+            return self.is_set()
+
+    runs = []
+    for _ in range(2):
+        host, stop = make_host(), Stop()
+        stop.pauses = []
+        there.errors = [ConnectTimeout("No answer.") for _ in range(7)]
+        Monitor()._run_host(host.pk, hold(host), stop)
+        runs.append(stop.pauses)
+    for pauses in runs:
+        assert all(
+            usual * 0.8 <= pause <= usual * 1.2 for pause, usual in zip(pauses, [2, 4, 8, 16, 30, 30, 30], strict=True)
+        )
+    assert runs[0] != runs[1]
+
+
+def test_a_host_in_maintenance_is_left_alone_and_what_serves_there_is_unknown(
+    there: Hosts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    followed: list[int] = []
+    monkeypatch.setattr(Monitor, "_follow", lambda self, pk, owner: followed.append(pk))
+    host, watching = make_host(maintenance="new driver"), Watching()
+    other = make_host(
+        maintenance="theirs", monitor_owner="x:1", monitor_lease_until=timezone.now() + timedelta(seconds=9)
+    )
+    made = Monitor(watchers=[watching])
+    made._round()
+    assert watching.reasons == ["it is in maintenance (new driver)"] and not followed
+    assert owners() == {host.name: "", other.name: "x:1"}
+    Host.objects.update(maintenance="")
+    made._round()
+    assert owners()[host.name].startswith(OWNER) and followed == [host.pk]
+
+
+def node_with_container(**values: object) -> tuple[Host, Host]:
+    node = make_host(monitor_owner="us:1", monitor_lease_until=timezone.now() + timedelta(seconds=60), **values)
+    inside = make_host(transport=Host.TransportKind.PCT, via=node, vmid=101)
+    make_gpu(node, uuid="GPU-aaaa")
+    return node, inside
+
+
+def sections(there: Hosts) -> list[str]:
+    return [call.argv[3] for call in there.asked]
+
+
+def test_a_container_of_a_node_that_is_read_asks_for_its_cards_once(there: Hosts) -> None:
+    _, inside = node_with_container()
+    watching = Watching()
+    there.frames = 3
+    run_host(Monitor(watchers=[watching]), inside, watching, readings=9)
+    assert sections(there)[0] == "host,gpus" and set(sections(there)[1:]) == {"host"}
+    assert inside.gpus.get(uuid="GPU-aaaa").used_mib is not None, "what it has seen itself stays"
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        {"monitor_lease_until": None}, {"gpu_problem": "No driver."}, {"reach": "unreachable"}, {"maintenance": "x"},
+    ],
+)  # fmt: skip
+def test_a_container_asks_itself_where_its_node_is_not_read(there: Hosts, trouble: dict[str, object]) -> None:
+    node, inside = node_with_container()
+    Host.objects.filter(pk=node.pk).update(**trouble)
+    watching = Watching()
+    run_host(Monitor(watchers=[watching]), inside, watching, readings=9)
+    assert set(sections(there)) == {"host,gpus"}
+
+
+def test_a_container_asks_itself_when_the_readings_of_its_node_have_stopped(there: Hosts) -> None:
+    node, inside = node_with_container()
+    node.gpus.update(read_at=timezone.now() - timedelta(seconds=6))
+    watching = Watching()
+    run_host(Monitor(watchers=[watching]), inside, watching, readings=6)
+    assert set(sections(there)) == {"host,gpus"}
+
+
+def test_from_time_to_time_a_container_is_asked_for_its_cards_again(
+    there: Hosts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(monitor, "CARDS_AGAIN_SECONDS", 0.0)
+    _, inside = node_with_container()
+    watching = Watching()
+    run_host(Monitor(watchers=[watching]), inside, watching, readings=6)
+    assert set(sections(there)) == {"host,gpus"}

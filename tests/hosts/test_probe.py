@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, nullcontext
@@ -433,3 +434,30 @@ def test_a_process_that_hides_its_memory_is_still_known_by_its_own_user(tmp_path
     assert isinstance(facts.files, OpenFiles) and isinstance(facts.processes, ProcessTable)
     assert forger.pid in dict(facts.files.launches)
     assert facts.processes.by_pid[forger.pid].uid == 65534
+
+
+def test_at_most_one_nvidia_smi_runs_on_a_machine_however_many_ask(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As for the monitors of two panels, a worker's look and a person's test."""
+    smi, told = tmp_path / "nvidia-smi", tmp_path / "told"
+    smi.write_text(
+        f"#!/bin/sh\nmkdir {tmp_path}/busy || echo two >>{told}\nsleep 0.05\necho one >>{told}\nrmdir {tmp_path}/busy\n"
+    )
+    smi.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    threads = [
+        threading.Thread(target=probe, args=(LocalAsSsh(),), kwargs={"sections": sections, "timeout": 20})
+        for sections in (["host", "gpus"], ["memory"], ["host", "gpus", "apps"], ["host", "gpus"])
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert told.read_text().split() == ["one"] * 5
+
+
+class LocalAsSsh(LocalTransport):
+    """This machine, asked as another one is: by the script."""
+
+    kind = "ssh"

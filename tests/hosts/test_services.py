@@ -21,7 +21,7 @@ from hosts.keys import panel_key_path
 from hosts.models import Gpu, Host, HostKey, HostTest
 from hosts.services import Refused
 from hosts.transport.factory import link_signature
-from tests.factories import make_deployment, make_gpu, make_host, make_key, make_launch
+from tests.factories import make_deployment, make_gpu, make_host, make_job, make_key, make_launch
 
 pytestmark = pytest.mark.django_db
 
@@ -252,3 +252,34 @@ def test_a_link_made_with_a_key_that_was_forgotten_since_is_lent_no_more(adminis
     assert link_signature(host) == before
     services.forget_key(key, actor=administrator, address="")
     assert link_signature(host) != before
+
+
+def test_maintenance_begins_with_a_reason_and_ends(administrator: User) -> None:
+    host = make_host()
+    services.begin_maintenance(host, reason="new driver", actor=administrator, address="")
+    services.begin_maintenance(host, reason="new driver", actor=administrator, address="")
+    host.refresh_from_db()
+    assert host.maintenance == "new driver"
+    services.end_maintenance(host, actor=administrator, address="")
+    host.refresh_from_db()
+    assert host.maintenance == ""
+    entries = [(entry.action, entry.detail["reason"]) for entry in AuditEntry.objects.order_by("number")]
+    assert entries == [("begin maintenance", "new driver"), ("end maintenance", "")], "once each"
+
+
+@pytest.mark.parametrize("where", ["host", "container"])
+def test_no_maintenance_while_a_job_is_at_work_there(administrator: User, where: str) -> None:
+    host = make_host()
+    inside = make_host(transport="pct", via=host, vmid=101)
+    make_job(make_deployment(host=host if where == "host" else inside, gpus=[]))
+    with pytest.raises(Refused, match="is at work"):
+        services.begin_maintenance(host, reason="new driver", actor=administrator, address="")
+    host.refresh_from_db()
+    assert host.maintenance == ""
+
+
+def test_only_an_administrator_begins_maintenance(approver: User) -> None:
+    with pytest.raises(PermissionDenied):
+        services.begin_maintenance(make_host(), reason="x", actor=approver, address="")
+    with pytest.raises(PermissionDenied):
+        services.end_maintenance(make_host(), actor=approver, address="")

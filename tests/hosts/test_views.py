@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from controlpanel.models import AuditEntry
 from hosts.models import Host, HostKey
-from tests.factories import make_deployment, make_gpu, make_host, make_host_test, make_key
+from tests.factories import make_deployment, make_gpu, make_host, make_host_test, make_job, make_key
 
 pytestmark = pytest.mark.django_db
 ClientOf = Callable[[User], Client]
@@ -255,3 +255,46 @@ def test_steps_that_are_to_be_done_come_first(client_of: ClientOf, viewer: User,
     if missing != "test":
         make_host_test(host, findings=[OK | {"status": "not ok" if missing == "finding" else "ok"}])
     assert order(client_of(viewer), host) == ['id="keys"', 'id="test"', 'id="cards"', 'id="servers"']
+
+
+def test_the_curve_of_the_memory(client_of: ClientOf, viewer: User, stranger: User) -> None:
+    host = make_host()
+    make_gpu(host)
+    path = f"/hosts/{host.pk}/memory/"
+    assert f'data-memory="{path}"' in client_of(viewer).get(f"/hosts/{host.pk}/").content.decode()
+    told = client_of(viewer).get(path, {"span": "day"}).json()
+    assert told["step"] == 60 and told["points"] in (1441, 1442) and told["cards"][0]["label"] == "GPU 0"
+    piece = client_of(viewer).get(path, {"span": "day", "since": "99", "until": "9999999999999"}).json()
+    assert piece["step"] == 1800, "no more than a month, and nothing of the future"
+    assert client_of(stranger).get(path, {"span": "day"}).status_code == 403
+
+
+@pytest.mark.parametrize("query", [{}, {"span": "year"}, {"span": "day", "since": "x"}])
+def test_a_time_that_the_curve_does_not_know(client_of: ClientOf, viewer: User, query: dict[str, str]) -> None:
+    answer = client_of(viewer).get(f"/hosts/{make_host().pk}/memory/", query)
+    assert answer.status_code == 422 and "15 minutes" in answer.json()["error"]
+
+
+def test_maintenance_from_the_page(client_of: ClientOf, administrator: User, viewer: User) -> None:
+    host = make_host()
+    client, path = client_of(administrator), f"/hosts/{host.pk}/"
+    page = client.get(path).content.decode()
+    assert f'action="{path}maintenance/"' in page
+    assert f'action="{path}maintenance/"' not in client_of(viewer).get(path).content.decode()
+    asked = client.post(f"{path}maintenance/", {"reason": " "})
+    assert asked.status_code == 422 and "Say why" in asked.content.decode()
+    assert client.post(f"{path}maintenance/", {"reason": "new driver"}).status_code == 302
+    page = client_of(viewer).get(path).content.decode()
+    assert "In maintenance: new driver" in page and f'action="{path}maintenance/end/"' not in page
+    assert "new driver" in client_of(viewer).get("/hosts/").content.decode()
+    assert client.post(f"{path}maintenance/end/").status_code == 302
+    assert "In maintenance" not in client.get(path).content.decode()
+
+
+def test_maintenance_is_refused_in_words_while_a_job_is_at_work(client_of: ClientOf, administrator: User) -> None:
+    deployment = make_deployment()
+    make_job(deployment)
+    host = deployment.placement.host
+    answer = client_of(administrator).post(f"/hosts/{host.pk}/maintenance/", {"reason": "new driver"})
+    page = answer.content.decode()
+    assert answer.status_code == 409 and "is at work" in page and "new driver" in page
