@@ -11,12 +11,14 @@ from deployments.services.deployments import create_deployment, mark_proven, unm
 from deployments.services.flags import request_flags
 from deployments.services.jobs import answer_gate, cancel_job, request_job, why_not_answer
 from deployments.services.modelfiles import request_model
+from deployments.services.notices import add_notice_address, remove_notice_address, send_test_notice
 from deployments.services.profiles import add_revision, check_import, clone_profile, create_profile, import_profile
 from deployments.services.releasing import release, tidy_up_again
 from deployments.services.secrets import remove_secret, set_secret
 
 __all__ = [
     "Refused",
+    "add_notice_address",
     "add_revision",
     "adopt",
     "answer_gate",
@@ -32,6 +34,7 @@ __all__ = [
     "mark_proven",
     "owner_of",
     "release",
+    "remove_notice_address",
     "remove_secret",
     "request_benchmark",
     "request_clone_check",
@@ -39,6 +42,7 @@ __all__ = [
     "request_job",
     "request_look",
     "request_model",
+    "send_test_notice",
     "set_secret",
     "tidy_up_again",
     "unmark_proven",

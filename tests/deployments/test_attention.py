@@ -45,8 +45,9 @@ def test_the_policy_decides_whether_the_requester_is_waited_for(approver: User) 
 def test_what_failed_is_told_for_a_day_unless_something_is_under_way(viewer: User) -> None:
     deployment = make_deployment(name="chat")
     job = make_job(deployment, state="failed", ended_at=timezone.now())
-    told = {"kind": "failed", "deployment": "chat", "text": "Restart failed"}
-    assert attention(viewer) == [{"key": f"job-{job.pk}", "job": job.pk, **told}]
+    told = {"kind": "failed", "deployment": "chat", "title": "chat failed", "text": "Restart failed"}
+    where = {"key": f"job-{job.pk}", "path": f"/jobs/{job.pk}/", "at": job.ended_at.isoformat()}
+    assert attention(viewer) == [where | told]
     Job.objects.update(ended_at=timezone.now() - timedelta(days=2))
     assert attention(viewer) == []
     Job.objects.update(ended_at=timezone.now())
