@@ -38,13 +38,21 @@ class Action(enum.StrEnum):
     EDIT_DEPLOYMENT = "edit_deployment"  # hooks and policies too
     SET_SECRET = "set_secret"  # of a deployment; nobody ever reads one
     MANAGE_PEOPLE = "manage_people"
+    BE_TOLD = "be_told"  # by chat or mail, at addresses of their own: the panel connects to these
 
 
 ALLOWED: dict[Role, frozenset[Action]] = {
     Role.VIEWER: frozenset({Action.LOOK}),
-    Role.OPERATOR: frozenset({Action.LOOK, Action.ASK, Action.START, Action.TEST_HOST}),
+    Role.OPERATOR: frozenset({Action.LOOK, Action.ASK, Action.START, Action.TEST_HOST, Action.BE_TOLD}),
     Role.APPROVER: frozenset(
-        {Action.LOOK, Action.TEST_HOST, Action.APPROVE, Action.TRUST_HOST_KEY, Action.CONFIRM_KILL}
+        {
+            Action.LOOK,
+            Action.TEST_HOST,
+            Action.APPROVE,
+            Action.TRUST_HOST_KEY,
+            Action.CONFIRM_KILL,
+            Action.BE_TOLD,
+        }
     ),
     Role.ADMINISTRATOR: frozenset(
         {
@@ -55,6 +63,7 @@ ALLOWED: dict[Role, frozenset[Action]] = {
             Action.EDIT_DEPLOYMENT,
             Action.SET_SECRET,
             Action.MANAGE_PEOPLE,
+            Action.BE_TOLD,
         }
     ),
 }

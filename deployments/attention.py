@@ -1,4 +1,4 @@
-"""What one person must know wherever they are in the panel: jobs that wait for them, and jobs that failed lately."""
+"""What one person must know wherever they are: what waits for them, what failed lately, what is down."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from django.contrib.auth.models import User
 from django.urls import reverse
 
 from controlpanel.access import Action, may
-from deployments.models import Gate, Job, StandingApproval
+from deployments.lifecycle import ServiceState
+from deployments.models import Deployment, Gate, Job, StandingApproval
 from deployments.services import why_not_answer
 from deployments.views import board
 
@@ -17,10 +18,15 @@ MOST = 20
 
 
 def attention(user: User) -> list[dict[str, Any]]:
-    """What waits for ``user``, oldest first, then what failed, each with a key of its own; nothing secret is in it."""
+    """What waits for ``user``, oldest first, then what failed and what is down.
+
+    Each has a key of its own and the moment since when; nothing secret is in it.
+    """
     waiting = [gate for gate in board.open_gates() if _waits_for(gate, user)][:MOST]
     leases = StandingApproval.asked_for().exclude(holder=user)[:MOST] if may(user, Action.APPROVE) else ()
-    return [*map(_waiting, waiting), *map(_asked_for, leases), *(_failed(job) for job in board.news()[:MOST])]
+    failed = board.news()[:MOST]
+    down = Deployment.objects.filter(state__in=board.BAD_SERVICE).order_by("name")[:MOST]
+    return [*map(_waiting, waiting), *map(_asked_for, leases), *map(_failed, failed), *map(_down, down)]
 
 
 def _waits_for(gate: Gate, user: User) -> bool:
@@ -29,15 +35,38 @@ def _waits_for(gate: Gate, user: User) -> bool:
 
 
 def _waiting(gate: Gate) -> dict[str, Any]:
-    told = {"kind": "waiting", "deployment": gate.job.deployment_name, "text": gate.title}
-    return {"key": f"gate-{gate.pk}", "job": gate.job_id, **told}
+    name = gate.job.deployment_name
+    told = {
+        "kind": "waiting",
+        "deployment": name,
+        "title": f"{name} waits for you",
+        "text": gate.title,
+        "at": gate.opened_at.isoformat(),
+    }
+    return {"key": f"gate-{gate.pk}", "path": gate.job.get_absolute_url(), **told}
 
 
 def _asked_for(lease: StandingApproval) -> dict[str, Any]:
-    told = {"kind": "waiting", "deployment": "A tuning lease", "text": f"{lease.holder_name}: {lease.reason}"}
-    return {"key": f"lease-{lease.pk}", "page": reverse("deployments:overview"), **told}
+    told = {
+        "kind": "waiting",
+        "deployment": "",
+        "title": "A tuning lease waits for you",
+        "text": f"{lease.holder_name}: {lease.reason}",
+        "at": lease.asked_at.isoformat(),
+    }
+    return {"key": f"lease-{lease.pk}", "path": reverse("deployments:overview"), **told}
 
 
 def _failed(job: Job) -> dict[str, Any]:
-    told = {"kind": "failed", "deployment": job.deployment_name, "text": f"{job.get_kind_display()} {job.state}"}
-    return {"key": f"job-{job.pk}", "job": job.pk, **told}
+    name, text = job.deployment_name, f"{job.get_kind_display()} {job.state}"
+    at = job.ended_at.isoformat() if job.ended_at else ""
+    told = {"kind": "failed", "deployment": name, "title": f"{name} failed", "text": text, "at": at}
+    return {"key": f"job-{job.pk}", "path": job.get_absolute_url(), **told}
+
+
+def _down(deployment: Deployment) -> dict[str, Any]:
+    how = "has crashed" if deployment.state == ServiceState.CRASHED else "does not answer"
+    at = deployment.state_since.isoformat() if deployment.state_since else ""
+    told = {"kind": "down", "deployment": deployment.name, "title": f"{deployment} {how}", "at": at}
+    path = reverse("deployments:deployment", args=[deployment.pk])
+    return {"key": f"down-{deployment.pk}-{at}", "path": path, "text": deployment.state_detail, **told}

@@ -16,6 +16,7 @@ from controlpanel.live import hints
 from deployments import tasks
 from deployments.lifecycle import ASK_AGAIN, CLAIMABLE, JobState, StandingKind
 from deployments.models import Gate, Job
+from deployments.notices import due
 from deployments.secrets import forget_retired
 
 logger = logging.getLogger(__name__)
@@ -27,13 +28,14 @@ RING_AGAIN = timedelta(seconds=10)
 def sweep() -> None:
     """Ring for every job that nobody works on though somebody should, and expire approvals that came to nothing.
 
-    Secrets that are out of use, and that no server has any more, are deleted.
+    Secrets that are out of use, and that no server has any more, are deleted. Who is to be told something is told.
     """
     for job_id in [*_left_lying(), *_due()]:
         tasks.ring(job_id)
     for gate in Gate.objects.filter(answered_at=None, expires_at__lt=timezone.now(), job__state=JobState.WAITING):
         _expire(gate)
     forget_retired()
+    due.note_and_ring()
 
 
 def _left_lying() -> list[int]:

@@ -89,6 +89,19 @@ def ring_clone_check(check_id: int) -> None:
     doorbell.ring(check_clone, check_id)
 
 
+@app.task(name="deployments.send_notice")
+def send_notice(notice_id: int) -> None:
+    """Send one notice by chat or mail."""
+    from deployments.notices import due
+
+    due.deliver(notice_id)
+
+
+def ring_notice(notice_id: int) -> None:
+    """Ring for it: returns at once and never fails. What is lost, the sweeper rings again."""
+    doorbell.ring(send_notice, notice_id)
+
+
 @worker_ready.connect
 def sweep_too(**_: Any) -> None:
     """Every worker sweeps as well: with the monitor down, lost doorbells are still found."""

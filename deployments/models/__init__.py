@@ -9,6 +9,7 @@ from deployments.models.launch import Launch
 from deployments.models.log import JobReading, LogChunk
 from deployments.models.look import ServerLook
 from deployments.models.modelfiles import ModelOnHost
+from deployments.models.notice import Notice, NoticeAddress
 from deployments.models.profile import Profile, Revision
 from deployments.models.secret import Secret
 from deployments.models.standing import StandingApproval
@@ -28,6 +29,8 @@ __all__ = [
     "Launch",
     "LogChunk",
     "ModelOnHost",
+    "Notice",
+    "NoticeAddress",
     "Placement",
     "PortClaim",
     "Profile",

@@ -11,6 +11,7 @@ from deployments.services.deployments import create_deployment, mark_proven, unm
 from deployments.services.flags import request_flags
 from deployments.services.jobs import answer_gate, cancel_job, request_job, why_not_answer
 from deployments.services.modelfiles import request_model
+from deployments.services.notices import add_notice_address, remove_notice_address, send_test_notice
 from deployments.services.profiles import add_revision, check_import, clone_profile, create_profile, import_profile
 from deployments.services.releasing import release, tidy_up_again
 from deployments.services.replacing import request_replacement
@@ -21,6 +22,7 @@ from deployments.services.traffic import request_put_back, say_it_is_back
 
 __all__ = [
     "Refused",
+    "add_notice_address",
     "add_revision",
     "adopt",
     "allow_after_crash",
@@ -40,6 +42,7 @@ __all__ = [
     "mark_proven",
     "owner_of",
     "release",
+    "remove_notice_address",
     "remove_secret",
     "request_benchmark",
     "request_clone_check",
@@ -51,6 +54,7 @@ __all__ = [
     "request_replacement",
     "revoke_standing",
     "say_it_is_back",
+    "send_test_notice",
     "set_secret",
     "tidy_up_again",
     "unmark_proven",

@@ -8,10 +8,10 @@ const isOn = () => localStorage.getItem(WANTED) === "on" && Notification.permiss
 
 function say(all) {
   const waiting = all.filter((item) => item.kind === "waiting");
-  const failed = all.filter((item) => item.kind === "failed");
+  const failed = all.filter((item) => item.kind !== "waiting");
   const names = [...new Set(failed.map((item) => item.deployment))];
   if (waiting.length) document.title = `(${waiting.length}) Waiting for you · ${title}`;
-  else if (failed.length) document.title = `Failed: ${names.length > 1 ? `${names.length} deployments` : names[0]} · ${title}`;
+  else if (failed.length) document.title = `${names.length > 1 ? `Trouble: ${names.length} deployments` : failed[0].title} · ${title}`;
   else document.title = title;
 }
 
@@ -24,11 +24,10 @@ function notify(all) {
   localStorage.setItem(TOLD, JSON.stringify([...told, ...fresh.map((item) => item.key)].slice(-MOST_TOLD)));
   if (!isOn() || document.hasFocus()) return;
   for (const item of fresh) {
-    const what = item.kind === "waiting" ? "waits for you" : "failed";
-    const shown = new Notification(`${item.deployment} ${what}`, { body: item.text, tag: item.key });
+    const shown = new Notification(item.title, { body: item.text, tag: item.key });
     shown.onclick = () => {
       window.focus();
-      location.assign(item.page || `/jobs/${item.job}/`);
+      location.assign(item.path);
     };
   }
 }

@@ -14,8 +14,8 @@ from controlpanel.access import ALLOWED, Action, Permissions, Role, may, require
 LOOK_ONLY = {"look"}
 TABLE = {
     "viewer": LOOK_ONLY,
-    "operator": {"look", "ask", "start", "test_host"},
-    "approver": {"look", "test_host", "approve", "trust_host_key", "confirm_kill"},
+    "operator": {"look", "ask", "start", "test_host", "be_told"},
+    "approver": {"look", "test_host", "approve", "trust_host_key", "confirm_kill", "be_told"},
     "administrator": {
         "look",
         "test_host",
@@ -24,6 +24,7 @@ TABLE = {
         "edit_deployment",
         "set_secret",
         "manage_people",
+        "be_told",
     },
 }
 

@@ -49,9 +49,11 @@ def test_a_lease_that_is_asked_for_waits_for_approvers_other_than_its_holder(
     assert attention(approver) == [
         {
             "key": f"lease-{lease.pk}",
-            "page": "/",
+            "path": "/",
+            "at": lease.asked_at.isoformat(),
+            "title": "A tuning lease waits for you",
             "kind": "waiting",
-            "deployment": "A tuning lease",
+            "deployment": "",
             "text": "ana: flags",
         }
     ]
@@ -61,8 +63,9 @@ def test_a_lease_that_is_asked_for_waits_for_approvers_other_than_its_holder(
 def test_what_failed_is_told_for_a_day_unless_something_is_under_way(viewer: User) -> None:
     deployment = make_deployment(name="chat")
     job = make_job(deployment, state="failed", ended_at=timezone.now())
-    told = {"kind": "failed", "deployment": "chat", "text": "Restart failed"}
-    assert attention(viewer) == [{"key": f"job-{job.pk}", "job": job.pk, **told}]
+    told = {"kind": "failed", "deployment": "chat", "title": "chat failed", "text": "Restart failed"}
+    where = {"key": f"job-{job.pk}", "path": f"/jobs/{job.pk}/", "at": job.ended_at.isoformat()}
+    assert attention(viewer) == [where | told]
     Job.objects.update(ended_at=timezone.now() - timedelta(days=2))
     assert attention(viewer) == []
     Job.objects.update(ended_at=timezone.now())
