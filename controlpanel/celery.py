@@ -24,6 +24,7 @@ QUEUES = {
         "deployments.read_flags",
         "deployments.read_model",
         "deployments.release",
+        "deployments.send_notice",
         "hosts.test",
     ),
 }
