@@ -38,7 +38,7 @@ def page(seeded: Seeded, browser: Browser) -> Iterator[Page]:
 
 def test_the_title_says_what_waits(page: Page) -> None:
     page.goto("/profiles/")
-    expect(page).to_have_title("(2) Waiting for you · Profiles · Relaunch")
+    expect(page).to_have_title("(3) Waiting for you · Profiles · Relaunch")
 
 
 def test_nobody_is_asked_or_notified_but_by_the_button(seeded: Seeded, page: Page) -> None:
