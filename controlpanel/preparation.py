@@ -92,7 +92,7 @@ def listen(*, host: str, port: int) -> socket.socket:
         ]
     except socket.gaierror as problem:
         raise CommandError(f"--host {host} is not an address of this machine ({problem.strerror}).") from problem
-    if settings.PANEL_URL is None and not ipaddress.ip_address(address[0]).is_loopback:
+    if not settings.HTTPS and not ipaddress.ip_address(address[0]).is_loopback:
         raise CommandError(
             f"The panel speaks plain http, so it listens on {host} only behind a proxy that speaks TLS. Set PANEL_URL "
             "to the https address that browsers use (docs/reaching.md has recipes), or leave HOST at 127.0.0.1."

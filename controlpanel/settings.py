@@ -205,5 +205,6 @@ LOGGING = {
         "django": {"level": LOG_LEVEL},
         "django.request": {"level": "ERROR"},
         "uvicorn": {"level": "WARNING"},
+        "apprise": {"handlers": [], "propagate": False},  # it writes addresses, with their tokens, that it cannot read
     },
 }

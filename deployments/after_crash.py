@@ -9,13 +9,14 @@ import logging
 from datetime import datetime, timedelta
 
 from django.db import IntegrityError, transaction
+from django.db.models import Q
 from django.utils import timezone
 
 from controlpanel import audit
 from controlpanel.live import hints
 from controlpanel.refusal import Refused
 from deployments.decisions.after_crash import Crash, LeaveDown, Start, decide
-from deployments.lifecycle import ENDED, JobKind, JobState, ServiceState, StandingKind
+from deployments.lifecycle import ENDED, LEAVE_THE_SERVER, JobKind, JobState, ServiceState, StandingKind
 from deployments.models import Deployment, Job, Launch, StandingApproval
 from deployments.services.jobs import check_target, store_job
 from hosts.models import Host
@@ -92,7 +93,8 @@ def _age(moment: datetime | None, now: datetime) -> float:
 
 def _taken_over(deployment: Deployment, ended_at: datetime) -> str:
     """A person has had a hand in it since."""
-    since = deployment.jobs.filter(created_at__gte=ended_at).exclude(kind=JobKind.BENCHMARK)
+    about = Q(deployment=deployment) | Q(replaces=deployment)
+    since = Job.objects.filter(about, created_at__gte=ended_at).exclude(kind__in=LEAVE_THE_SERVER)
     theirs = since.filter(standing=None).order_by("-pk").first()
     if theirs is not None:
         return f"Not started again: {theirs.requested_by_name} has asked for a {theirs.kind} since (job {theirs.pk})."

@@ -39,6 +39,7 @@ def _waiting(gate: Gate) -> dict[str, Any]:
     told = {
         "kind": "waiting",
         "deployment": name,
+        "about": about(gate.job),
         "title": f"{name} waits for you",
         "text": gate.title,
         "at": gate.opened_at.isoformat(),
@@ -50,6 +51,7 @@ def _asked_for(lease: StandingApproval) -> dict[str, Any]:
     told = {
         "kind": "waiting",
         "deployment": "",
+        "about": [],
         "title": "A tuning lease waits for you",
         "text": f"{lease.holder_name}: {lease.reason}",
         "at": lease.asked_at.isoformat(),
@@ -60,13 +62,31 @@ def _asked_for(lease: StandingApproval) -> dict[str, Any]:
 def _failed(job: Job) -> dict[str, Any]:
     name, text = job.deployment_name, f"{job.get_kind_display()} {job.state}"
     at = job.ended_at.isoformat() if job.ended_at else ""
-    told = {"kind": "failed", "deployment": name, "title": f"{name} failed", "text": text, "at": at}
+    told = {
+        "kind": "failed",
+        "deployment": name,
+        "about": about(job),
+        "title": f"{name} failed",
+        "text": text,
+        "at": at,
+    }
     return {"key": f"job-{job.pk}", "path": job.get_absolute_url(), **told}
 
 
 def _down(deployment: Deployment) -> dict[str, Any]:
     how = "has crashed" if deployment.state == ServiceState.CRASHED else "does not answer"
     at = deployment.state_since.isoformat() if deployment.state_since else ""
-    told = {"kind": "down", "deployment": deployment.name, "title": f"{deployment} {how}", "at": at}
+    told = {
+        "kind": "down",
+        "deployment": deployment.name,
+        "about": [deployment.name],
+        "title": f"{deployment} {how}",
+        "at": at,
+    }
     path = reverse("deployments:deployment", args=[deployment.pk])
     return {"key": f"down-{deployment.pk}-{at}", "path": path, "text": deployment.state_detail, **told}
+
+
+def about(job: Job) -> list[str]:
+    """The names of its deployments: a replacement has two."""
+    return [job.deployment_name, *([job.replaces.name] if job.replaces is not None else [])]

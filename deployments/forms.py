@@ -185,7 +185,8 @@ class DeploymentForm(forms.ModelForm):
         cleaned = super().clean() or self.cleaned_data
         host = cleaned.get("host")
         own = {gpu.uuid for gpu in self.all_gpus if host and gpu.host_id == host.pk}
-        cleaned["gpus"] = [uuid for uuid in cleaned.get("gpus", []) if uuid in own]
+        # A node and its containers show the same cards: one may be ticked behind each of them.
+        cleaned["gpus"] = list(dict.fromkeys(uuid for uuid in cleaned.get("gpus", []) if uuid in own))
         if host and "shares_with" in cleaned:
             cleaned["shares_with"] = [other for other in cleaned["shares_with"] if _same_machine(other, host)]
         if host and own and not cleaned["gpus"]:

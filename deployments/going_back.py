@@ -85,9 +85,11 @@ def heed(ctx: StepContext) -> None:
     """Before the first step of a way back that was asked about. Raises StepFailed when it is not wanted."""
     if not ctx.step.way_back or ctx.job.way_back:
         return
-    told = ctx.job.gates.filter(kind=KIND).exclude(answered_at=None).order_by("-id").first()
+    told = ctx.job.gates.filter(kind=KIND).order_by("-id").first()
     if told is None or told.used_at is not None:
         return
+    if told.answered_at is None:
+        raise StepFailed("Nobody has said that it should be started again.", afterwards=Afterwards.NOTHING)
     if told.answer != "back":
         raise StepFailed(f"{told.answered_by_name} decided to leave it as it is.", afterwards=Afterwards.NOTHING)
     why_not = why_it_does_not_count(ctx, told)

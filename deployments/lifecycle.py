@@ -113,6 +113,8 @@ class EffectKind(StrEnum):
     PUT_BACK = "put back into the router"
 
 
+BESIDE_THE_SERVER = (EffectKind.TAKE_OUT, EffectKind.PUT_BACK)
+"""They do nothing to a server."""
 ENDS_SERVER = (EffectKind.SIGNAL_TERM, EffectKind.SIGNAL_KILL, EffectKind.NODE_KILL, EffectKind.MANAGER_STOP)
 NEVER_LATE = (*ENDS_SERVER, EffectKind.KILL_STRANGERS, EffectKind.LAUNCH)
 """Must not reach a host that keeps no fence any more: they start or end something there."""

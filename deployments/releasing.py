@@ -68,7 +68,8 @@ def _release(deployment: Deployment, machine: Host) -> Iterable[Said]:
 
 def written_files(deployment: Deployment) -> list[str]:
     """The files that launches of it have written so that a unit or container starts it, as far as the history goes."""
-    about = Q(job__deployment=deployment) | Q(job__replaces=deployment)
+    about = Q(job__deployment=deployment, step__way_back=False) | Q(job__replaces=deployment, step__way_back=True)
+    about |= Q(job__deployment=deployment, job__replaces=None)
     launches = Effect.objects.filter(about, kind=EffectKind.LAUNCH).order_by("pk")
     targets = launches.values_list("target", flat=True)
     paths = (str(target.get(name, "")) for target in targets for name in ("writes", "gives"))

@@ -39,6 +39,8 @@ class Watched:
     launch: Launch | None
     wanted: Wanted
     """Who else is there is asked with this."""
+    port_is_taken: bool
+    """Another deployment's launch serves on its port, which is then none of its own affairs."""
 
 
 class DeploymentWatcher:
@@ -78,7 +80,7 @@ class DeploymentWatcher:
             if watched.launch is not None:
                 forget(watched.deployment, host)
                 _judge(watched.launch, host, facts.host, facts.processes, found, listens=bool(sockets))
-            elif sockets:
+            elif sockets and not watched.port_is_taken:
                 key = f"{facts.host.boot_id} {sorted(sockets)}"
                 if self._finder is not None:
                     self._finder.consider(watched.deployment, host, key)
@@ -99,6 +101,10 @@ def _watched() -> dict[int, list[Watched]]:
     serving = {
         launch.deployment_id: launch for launch in Launch.objects.filter(state__in=RUNS).select_related("deployment")
     }
+    ports: dict[tuple[int, int], set[int]] = {}
+    for other in serving.values():
+        if other.host_id is not None:
+            ports.setdefault((other.host_id, other.deployment.port), set()).add(other.deployment_id)
     found: dict[int, list[Watched]] = {}
     idle = Placement.objects.exclude(deployment__jobs__state__in=ACTIVE).exclude(
         deployment__state=ServiceState.RELEASED
@@ -110,7 +116,9 @@ def _watched() -> dict[int, list[Watched]]:
     for placement in placements:
         launch = serving.get(placement.deployment_id)
         gpus = [cards[key] for uuid in placement.gpu_uuids if (key := (placement.host_id, uuid)) in cards]
-        watched = Watched(placement.deployment, launch, _wanted(placement.deployment, launch, gpus))
+        here = ports.get((placement.host_id, placement.deployment.port), set())
+        taken = bool(here - {placement.deployment_id})
+        watched = Watched(placement.deployment, launch, _wanted(placement.deployment, launch, gpus), taken)
         found.setdefault(placement.host_id, []).append(watched)
     return found
 
@@ -176,7 +184,13 @@ def _judge_stranger(deployment: Deployment, host: Host, others: Intruders, *, ke
 
 
 def _judge_without_launch(deployment: Deployment, host: Host, others: Intruders) -> None:
-    if deployment.state != ServiceState.CRASHED:
+    if deployment.state == ServiceState.CRASHED:
+        return
+    # It may have been unknown in between: how the last server ended is still so, unless a job has been at work since.
+    newest = deployment.launches.order_by("-intended_at").first() if deployment.state != ServiceState.STOPPED else None
+    if newest is not None and newest.crashed and not deployment.jobs.filter(created_at__gt=newest.ended_at).exists():
+        _set(deployment, host, ServiceState.CRASHED, f"It ended outside a job ({newest.end_reason}).")
+    else:
         _set(deployment, host, ServiceState.STOPPED, others.cards)
 
 

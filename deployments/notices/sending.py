@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from urllib.parse import parse_qsl, urlsplit
 
 LOCAL = frozenset({"dbus", "glib", "gnome", "macosx", "syslog", "windows"})
 """Kinds of address that mean the panel's own machine, where nobody looks."""
+
+LOCAL_OR_ENDLESS = frozenset({"template", "keyfile", "subfile", "pgpkey", "attach", "rto", "cto", "retry", "wait"})
+"""Options that read a file of the panel's own machine, or make it wait."""
 
 EXAMPLES = "Examples: mailtos://user:password@example.com, slack://token_a/token_b/token_c, ntfys://ntfy.sh/topic."
 HTTP_STATUS = re.compile(r"error[=:]\s*(\d{3})\b")
@@ -28,6 +32,9 @@ def service_of(url: str) -> str:
     kind, slashes, _ = url.partition("://")
     if not slashes or not kind.isascii():
         raise BadAddress(f"This is no address of a chat or mail service. {EXAMPLES}")
+    options = {name.lower() for name, _ in parse_qsl(urlsplit(url).query, keep_blank_values=True)}
+    if LOCAL_OR_ENDLESS & options:
+        raise BadAddress(f"An address may not hold any of these options: {', '.join(sorted(LOCAL_OR_ENDLESS))}.")
     import apprise
 
     plugin = apprise.Apprise.instantiate(url, suppress_exceptions=True)
@@ -48,7 +55,10 @@ def send(url: str, *, title: str, text: str) -> Unsent | None:
     if plugin is None:
         return Unsent("The address is not understood any more. Enter it again.")
     with apprise.LogCapture(level=apprise.logging.INFO) as said:
-        sent = plugin.notify(body=text or title, title=title, notify_type=apprise.NotifyType.WARNING)
+        try:
+            sent = plugin.notify(body=text or title, title=title, notify_type=apprise.NotifyType.WARNING)
+        except Exception as error:  # of whichever of a hundred plugins; its text may hold parts of the address
+            return Unsent(f"The message could not be made for that service ({type(error).__name__}).")
         status = HTTP_STATUS.search(said.getvalue())
     if sent:
         return None

@@ -14,7 +14,7 @@ from typing import Any
 from deployments.decisions.verify import CardSeen
 from deployments.engines.base import Engine
 from deployments.flags import NOT_KNOWN, compare, flags_of, settings_of
-from deployments.plan.cards import Held, cards_seen, holders, labels_of
+from deployments.plan.cards import Held, cards_seen, deployment_of, holders, labels_of
 from deployments.plan.fit_page import fit_table, fit_warnings
 from deployments.plan.fitting import Fit
 from deployments.plan.health import cards_usable
@@ -22,6 +22,7 @@ from deployments.plan.inputs import HOME, PlanInput, Recipe
 from deployments.plan.loading import find_loading
 from deployments.plan.manager import Manager, ManagerKind, beside, find_manager
 from deployments.plan.manager_warnings import managed_warnings
+from deployments.plan.marks import launch_of
 from deployments.plan.page import (
     cards_table,
     co_tenant,
@@ -36,7 +37,7 @@ from deployments.plan.page import (
 )
 from deployments.plan.preflight import preflight_warnings
 from deployments.plan.rooms import rooms_of
-from deployments.plan.serving import KnownLaunch, Serving, find_serving
+from deployments.plan.serving import NOTHING, KnownLaunch, Serving, find_serving
 from deployments.plan.sharing import Planned
 from deployments.plan.start import Start, choose_start, is_made_for, is_started_by, start_again
 from deployments.plan.start_page import start_table, start_warnings
@@ -179,6 +180,8 @@ def _serving(asked: PlanInput) -> Serving:
     )
     if isinstance(found, Unknown):
         raise CannotPlan(f"Who serves now could not be seen: {found.reason}")
+    if found.root is not None and not found.is_launched and _is_others(asked, found.root):
+        return NOTHING  # on its port another deployment's server listens, which the plan names
     if found.processes or not asked.adopt:
         return found
 
@@ -186,6 +189,13 @@ def _serving(asked: PlanInput) -> Serving:
         return asked.engine.recognises(" ".join(argv)) and asked.engine.port(argv) == asked.port
 
     return find_loading(asked.facts, labels_of(asked.cards), loads=loads, others=asked.launches) or found
+
+
+def _is_others(asked: PlanInput, root: Process) -> bool:
+    if isinstance(asked.facts.processes, Unknown):
+        return False
+    logs = launch_of(asked.facts, asked.launches)
+    return bool(deployment_of(root, asked.facts.processes, logs, asked.launches))
 
 
 def _manager(asked: PlanInput, serving: Serving) -> Manager | None:

@@ -23,12 +23,14 @@ def joined(out: Plan, new: Plan, *, old: str, comes: str) -> Plan:
         "replaces": [old, comes],
         "blocked": sorted(warning["text"] for warning in warnings if warning["blocks"]),
         **_routers(out, new),
+        "co_tenants": _both(out.data["binding"]["co_tenants"], new.data["binding"]["co_tenants"]),
     }
     data = {
         **new.data,
         "replaces": {"old": old, "new": comes},
         "sections": [*_named(out.data["sections"], old), *_named(new.data["sections"], comes)],
         "stops": out.data["stops"],
+        "co_tenants": _both(out.data["co_tenants"], new.data["co_tenants"]),
         "warnings": warnings,
         "blocked": any(warning["blocks"] for warning in warnings),
         "way_back": out.data["way_back"],
@@ -40,6 +42,11 @@ def joined(out: Plan, new: Plan, *, old: str, comes: str) -> Plan:
     return replace(
         out, data=data, hash=hash_of(binding), cards=tuple(cards.values()), start=new.start, newest=out.newest
     )
+
+
+def _both(old: list[Any], new: list[Any]) -> list[Any]:
+    """Whoever may stay beside either: the way back is beside those of the old one."""
+    return [*old, *(row for row in new if row not in old)]
 
 
 def _warnings(out: Plan, new: Plan, *, old: str, comes: str) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ from controlpanel.access import Action, may, require
 from controlpanel.live import hints
 from controlpanel.refusal import Refused
 from deployments import tasks
-from deployments.lifecycle import JobState, StandingKind
+from deployments.lifecycle import JobKind, JobState, StandingKind
 from deployments.models import Deployment, Gate, Job, StandingApproval
 from deployments.services.deployments import check_cards
 from deployments.services.jobs import LONGEST_COMMENT, move, refuse_released, why_not_answer
@@ -155,6 +155,9 @@ def _check_later(gate: Gate, *, begins: int, ends: int, plan_hash: str) -> None:
     """Raises Refused for another plan than the one that is shown, and for a time that is none."""
     if gate.kind != "plan" or not (gate.job.plan or {}).get("stops"):
         raise Refused("Only a plan that stops a server can wait until no request runs.", hint="Approve it, or not.")
+    if gate.step.name != "plan" or gate.job.kind == JobKind.REPLACE:
+        # The job has begun, or it is about two servers: what is asked for requests there is not what stops.
+        raise Refused("This one cannot wait until no request runs.", hint="Approve it, or not.")
     if gate.plan_hash != plan_hash:
         raise Refused("The plan has changed since this page was loaded.", hint="Read the new plan, then decide.")
     if not 0 <= begins < ends <= LONGEST_WAIT:
@@ -189,6 +192,11 @@ def revoke(standing: StandingApproval, *, actor: User, address: str) -> None:
         target = standing.deployment or standing.job or standing.host
         audit.record(deed, actor=actor, target=target, detail=detail, address=address)
         if standing.job is not None:  # which then asks anew
-            waiting = Job.objects.filter(pk=standing.job.pk, state=JobState.WAITING)
+            waiting = Job.objects.filter(
+                pk=standing.job.pk,
+                state=JobState.WAITING,
+                # Whatever else it waits for is asked still.
+                gates__in=Gate.objects.filter(kind=StandingKind.WHEN_IDLE, answered_at=None),
+            )
             waiting.update(state=JobState.QUEUED, ring_at=timezone.now())
     hints.hint("overview")

@@ -23,6 +23,8 @@ from deployments.steps import when_idle
 from deployments.steps.base import StepContext, StepFailed
 
 BY_POLICY = "policy (clean cards)"
+NOTHING_STARTED = ("notfree", "locked", "rebooted", "refused")
+"""How the outcome of a launch begins that has started nothing (steps/launch.py)."""
 LATER = "Plan a start when that is mended."
 
 
@@ -146,7 +148,8 @@ def refuse_if_revoked(ctx: StepContext) -> None:
     gate = _approval(ctx)
     if ctx.job.kind != JobKind.START or gate is None or gate.standing is None:
         return
-    if ctx.step.effects.filter(kind=EffectKind.LAUNCH).exists():
+    sent = ctx.step.effects.filter(kind=EffectKind.LAUNCH).order_by("-id").first()
+    if sent is not None and not (sent.finished_at and sent.outcome.startswith(NOTHING_STARTED)):
         return  # it may be there already
     if why := gate.standing.why_not():
         raise StepFailed(f"Not started: the standing approval does not count any more, {why}.", hint=LATER)

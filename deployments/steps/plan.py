@@ -10,7 +10,7 @@ from typing import Any
 
 from django.utils import timezone
 
-from deployments.lifecycle import JobKind
+from deployments.lifecycle import BESIDE_THE_SERVER, JobKind
 from deployments.models import Gate
 from deployments.plan.collect import plan_for, tell_requests
 from deployments.plan.plan import CannotPlan, Plan, what_changed, who_left
@@ -128,13 +128,18 @@ def _take_approval(ctx: StepContext, made: Plan) -> bool:
         return False
     for row in left or ():
         ctx.say(f"{row['name']} (pid {row['pid']}) no longer holds {', '.join(row['gpus'])}.")
-    if newest.used_at is not None and ctx.job.touched:
+    if newest.used_at is not None and _has_acted(ctx):
         return True
     if not answer_stands(ctx, newest):
         return False
     use = Gate.objects.filter(pk=newest.pk, used_at=None)
     ctx.log.write_soon(partial(use.update, used_at=timezone.now()))  # with the intent of the first effect
     return True
+
+
+def _has_acted(ctx: StepContext) -> bool:
+    """Something was done to the server itself: the job is then carried to its end. To tell a router is not that."""
+    return ctx.job.touched and ctx.job.effects.exclude(kind__in=BESIDE_THE_SERVER).exists()
 
 
 def approve_anew_if_stale(ctx: StepContext) -> Plan:

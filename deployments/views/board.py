@@ -170,7 +170,7 @@ def last_jobs() -> QuerySet[Job]:
     ended = Job.objects.filter(deployment=OuterRef("pk")).exclude(state__in=ACTIVE).order_by("-pk")
     newest = Deployment.objects.order_by().annotate(last=Subquery(ended.values("pk")[:1]))
     found = Job.objects.filter(pk__in=newest.values("last"))
-    return found.select_related("deployment").prefetch_related("gates")
+    return found.select_related("deployment", "replaces").prefetch_related("gates")
 
 
 def spare_cards() -> list[SpareCard]:

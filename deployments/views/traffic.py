@@ -17,6 +17,7 @@ from django.views.decorators.http import require_POST
 from controlpanel.access import Action, requires
 from controlpanel.views.asking import asking
 from deployments import services
+from deployments.lifecycle import ServiceState
 from deployments.models import Deployment
 from deployments.traffic.hook import METHODS, How, Moment, hook_of, said_as
 
@@ -120,10 +121,9 @@ def out_of_router(deployment: Deployment) -> Out | None:
     if not mark:
         return None
     hook = hook_of(deployment.hooks, Moment.PUT_BACK)
-    return Out(
-        parse_datetime(mark["since"]), mark["job"], mark["sure"], mark.get("why", ""), mark.get("meant", False),
-        str(hook or ""),
-    )  # fmt: skip
+    # A stop leaves it out until its next start; when it serves all the same, its users do not reach it.
+    meant = mark.get("meant", False) and deployment.state not in (ServiceState.SERVING, ServiceState.NOT_ANSWERING)
+    return Out(parse_datetime(mark["since"]), mark["job"], mark["sure"], mark.get("why", ""), meant, str(hook or ""))
 
 
 def hooks_in_words(deployment: Deployment) -> list[str]:

@@ -13,7 +13,6 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 from django.core.management import CommandError
@@ -229,7 +228,7 @@ def test_a_host_that_is_not_ours_is_said() -> None:
 def test_plain_http_is_listened_for_on_this_machine_alone(settings: Any) -> None:
     with pytest.raises(CommandError, match=r"PANEL_URL"):
         preparation.listen(host="0.0.0.0", port=0)
-    settings.PANEL_URL = urlsplit("https://panel.example.com")
+    settings.HTTPS = True
     preparation.listen(host="0.0.0.0", port=0).close()
 
 

@@ -54,6 +54,7 @@ def test_a_lease_that_is_asked_for_waits_for_approvers_other_than_its_holder(
             "title": "A tuning lease waits for you",
             "kind": "waiting",
             "deployment": "",
+            "about": [],
             "text": "ana: flags",
         }
     ]
@@ -63,7 +64,7 @@ def test_a_lease_that_is_asked_for_waits_for_approvers_other_than_its_holder(
 def test_what_failed_is_told_for_a_day_unless_something_is_under_way(viewer: User) -> None:
     deployment = make_deployment(name="chat")
     job = make_job(deployment, state="failed", ended_at=timezone.now())
-    told = {"kind": "failed", "deployment": "chat", "title": "chat failed", "text": "Restart failed"}
+    told = {"kind": "failed", "deployment": "chat", "about": ["chat"], "title": "chat failed", "text": "Restart failed"}
     where = {"key": f"job-{job.pk}", "path": f"/jobs/{job.pk}/", "at": job.ended_at.isoformat()}
     assert attention(viewer) == [where | told]
     Job.objects.update(ended_at=timezone.now() - timedelta(days=2))

@@ -73,3 +73,11 @@ def test_a_name_that_cannot_be_one_is_named_and_kept(by: str, name: str, error: 
     form = DeploymentForm(data_of(deployment, started_by=by, started_by_name=name), instance=deployment)
     assert not form.is_valid() and error in str(form.errors["started_by_name"])
     assert form["started_by_name"].value() == name and form["started_by"].value() == by
+
+
+def test_a_card_that_is_ticked_behind_the_node_and_its_container_is_one_card() -> None:
+    deployment = make_deployment()
+    uuids = deployment.placement.gpu_uuids
+    form = DeploymentForm(data_of(deployment) | {"gpus": [*uuids, *uuids]}, instance=deployment)
+    assert form.is_valid(), form.errors
+    assert form.cleaned_data["gpus"] == uuids

@@ -139,6 +139,27 @@ def test_what_is_no_address_is_said_without_it(url: str) -> None:
     assert not url or url not in str(refused.value)
 
 
+@pytest.mark.parametrize("option", ["template=/etc/passwd", "keyfile=x", "rto=9e9", "RTO=1"])
+def test_an_address_reads_no_file_here_and_keeps_nobody_waiting(option: str) -> None:
+    with pytest.raises(BadAddress, match="options"):
+        service_of(f"json://127.0.0.1/?{option}")
+
+
+def test_what_cannot_be_sent_at_all_is_given_up_and_said(operator: User) -> None:
+    url = "json://127.0.0.1:1/?+X-Foo=%E2%82%AC"
+    row = services.add_notice_address(name="odd", url=url, deployment=None, actor=operator, address="")
+    services.send_test_notice(row, actor=operator)
+    due.deliver(Notice.objects.get().pk)
+    notice = Notice.objects.get()
+    assert notice.tries == 1 and "could not be made" in notice.problem
+
+
+def test_a_kind_that_nobody_knows_leaves_no_token_in_the_panels_log(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(BadAddress):
+        service_of(f"slak://{TOKEN}/x")
+    assert TOKEN not in "".join(capfd.readouterr())
+
+
 def test_the_page_never_shows_the_address(client: Client, operator: User, approver: User, chat: Receiver) -> None:
     client.force_login(operator)
     bad = client.post("/notices/", {"name": "x", "url": f"nosuch://{TOKEN}", "deployment": ""})

@@ -265,3 +265,22 @@ def test_ports_to_watch(serving: Deployment) -> None:
     watcher = DeploymentWatcher()
     assert watcher.ports(serving.placement.host) == [30000]
     assert watcher.ports(make_deployment().placement.host) == [], "asked from the database every two seconds"
+
+
+def test_what_listens_there_for_another_deployment_is_not_its_own_server(serving: Deployment) -> None:
+    other = make_deployment(host=serving.placement.host, revision=serving.revision, state=ServiceState.UNKNOWN)
+    DeploymentWatcher().saw(held(serving), serving_machine().facts())
+    serving.refresh_from_db()
+    other.refresh_from_db()
+    assert (serving.state, other.state) == (ServiceState.SERVING, ServiceState.STOPPED)
+    assert not other.found
+
+
+def test_a_crash_stays_one_when_contact_was_lost_meanwhile(serving: Deployment) -> None:
+    gone = idle_machine()
+    assert seen(serving, gone)[0] == ServiceState.CRASHED
+    DeploymentWatcher().lost(held(serving), "no answer")
+    assert seen(serving, gone)[0] == ServiceState.CRASHED
+    DeploymentWatcher().lost(held(serving), "no answer")
+    make_job(serving, state="succeeded")
+    assert seen(serving, gone)[0] == ServiceState.STOPPED

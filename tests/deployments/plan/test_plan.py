@@ -565,6 +565,15 @@ def test_another_deployments_server_on_the_cards_is_named_and_what_to_do_about_i
     assert warning["todo"] == "Stop embedder first, or let chat share its cards with it under Edit."
 
 
+def test_the_server_of_another_deployment_on_the_same_port_is_never_this_ones_to_stop() -> None:
+    launch = "0215ffb0-8aa0-4d3c-9f53-1b2a3c4d5e6f"
+    machine = serving_machine()
+    assert plan(machine, launch=None).data["stops"], "without a launch whoever listens there is adopted"
+    machine.procs[100] = replace(machine.procs[100], log=launch)
+    made = plan(machine, launch=None, launches={launch: "embedder"})
+    assert made.data["stops"] == [] and "embedder" in str(made.data["warnings"])
+
+
 DOCKER = {"tool": "docker", "image": "img:1", "options": ["--network", "host"]}
 
 
