@@ -139,7 +139,7 @@ def test_a_deaf_server_is_waited_for_left_and_killed(page: Page, gpu2: Host) -> 
     begin(page, deployment="gate-deaf", kind="restart", reason="it does not listen")
     steps.choose(page, title, "Wait another 1 s")
     steps.choose(page, title, "Leave it as it is")
-    steps.ends(page, "Failed")
+    steps.ends(page, "Ended by a decision")
     expect(steps.main(page)).to_contain_text("decided not to kill")
 
     begin(page, deployment="gate-deaf", kind="stop", reason="it still does not listen")

@@ -43,8 +43,9 @@ def test_much_output_is_cut_from_the_front(told: Told) -> None:
     assert len(said["out"]) == 40 and said["out"][-1] == "100000"
 
 
-def test_what_it_leaves_behind_does_not_hold_the_lock(told: Told, host: Host) -> None:
-    told("setsid sleep 60 > /dev/null 2>&1 & echo $! > " + str(host.home / "left"))
+@pytest.mark.parametrize("output", ["> /dev/null 2>&1", ""])
+def test_what_it_leaves_behind_does_not_hold_the_lock(told: Told, host: Host, output: str) -> None:
+    told(f"setsid sleep 60 {output} & echo $! > {host.home / 'left'}")
     pid = int(Path(host.home / "left").read_text())
     try:
         assert told("true")["status"] == ["0"]
