@@ -113,7 +113,7 @@ def lasted(start: datetime | None, end: datetime | None) -> SafeString:
     length = ((end or timezone.now()) - start).total_seconds()
     if end is not None:
         return format_html("{}", words.duration(length))
-    return format_html('<span data-since="{}">{}</span>', start.isoformat(timespec="seconds"), words.duration(length))
+    return format_html('<span data-since="{}">{}</span>', start.isoformat(timespec="milliseconds"), words.duration(length))
 
 
 @register.inclusion_tag("ui/field.html")
