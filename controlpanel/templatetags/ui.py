@@ -113,7 +113,8 @@ def lasted(start: datetime | None, end: datetime | None) -> SafeString:
     length = ((end or timezone.now()) - start).total_seconds()
     if end is not None:
         return format_html("{}", words.duration(length))
-    return format_html('<span data-since="{}">{}</span>', start.isoformat(timespec="milliseconds"), words.duration(length))
+    since = start.isoformat(timespec="milliseconds")  # of whole seconds the browser's count would run ahead of ours
+    return format_html('<span data-since="{}">{}</span>', since, words.duration(length))
 
 
 @register.inclusion_tag("ui/field.html")
