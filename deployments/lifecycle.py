@@ -71,6 +71,10 @@ class ServiceState(StrEnum):
     """The panel has let go of it, and looks no more."""
 
 
+DOWN = (ServiceState.STOPPED, ServiceState.CRASHED)
+"""No server is there."""
+
+
 class JobKind(StrEnum):
     """What a job is asked to do."""
 

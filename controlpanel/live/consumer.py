@@ -109,7 +109,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
             await self._pump_for_ever()
         except Exception:  # whatever the database does just then
             logger.exception("a live connection could not be served and is closed")
-            await self.close(protocol.TRY_AGAIN)
+            await self.close(protocol.FAILED)
 
     async def _pump_for_ever(self) -> None:
         """Send what is new, when a hint comes and every two seconds; one batch is on its way at a time."""

@@ -19,7 +19,7 @@ LARGEST_BATCH = 64 * 1024  # bytes of one batch, which a reader keeps to
 NOT_SIGNED_IN = 4401
 NOT_ALLOWED = 4403
 BAD_MESSAGE = 1008
-TRY_AGAIN = 1013
+FAILED = 1011
 TOO_SLOW = 1013
 
 Cursor = str | int | None

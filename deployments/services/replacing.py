@@ -7,11 +7,9 @@ from uuid import UUID
 from django.contrib.auth.models import User
 
 from controlpanel.refusal import Refused
-from deployments.lifecycle import JobKind, ServiceState
+from deployments.lifecycle import DOWN, JobKind
 from deployments.models import Deployment, Job
 from deployments.services.jobs import refuse_released, request_job
-
-DOWN = (ServiceState.STOPPED, ServiceState.CRASHED)
 
 
 def request_replacement(

@@ -11,12 +11,10 @@ from controlpanel import audit
 from controlpanel.access import Action, require
 from controlpanel.live import hints
 from controlpanel.refusal import Refused
-from deployments.lifecycle import JobKind, ServiceState
+from deployments.lifecycle import DOWN, JobKind
 from deployments.models import Deployment, Job
 from deployments.services.jobs import insert_job, wait_for
 from deployments.traffic.hook import Moment, hook_of
-
-DOWN = (ServiceState.STOPPED, ServiceState.CRASHED)
 
 
 def request_put_back(deployment: Deployment, *, request_key: UUID, actor: User, address: str) -> Job:

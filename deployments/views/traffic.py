@@ -17,11 +17,11 @@ from django.views.decorators.http import require_POST
 from controlpanel.access import Action, requires
 from controlpanel.views.asking import asking
 from deployments import services
+from deployments.forms import PLAIN
 from deployments.lifecycle import ServiceState
 from deployments.models import Deployment
 from deployments.traffic.hook import METHODS, How, Moment, hook_of, said_as
 
-PLAIN = {"autocapitalize": "off", "spellcheck": "false", "autocomplete": "off"}
 HOW = [("", "Nothing"), (How.REQUEST.value, "Send a request to the router"), (How.COMMAND.value, "Run a command")]
 
 

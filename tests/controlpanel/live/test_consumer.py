@@ -188,7 +188,7 @@ async def test_what_cannot_be_served_is_closed_so_that_the_page_connects_anew(
     await say(communicator, op="sub", s="rows:1", cursor=0)
     monkeypatch.setattr(consumer, "person_of", _fails)
 
-    assert await close_code(communicator) == 1013
+    assert await close_code(communicator) == 1011
 
 
 def _fails(*_: Any) -> NoReturn:
