@@ -33,12 +33,12 @@ check: ## Lint, types, migrations and the quick tests (under a minute)
 	@scripts/check
 
 test: check ## Everything a change must pass: check, the simulated fleet, a browser
-	@scripts/ring $(PYTEST) -q -n 2 -m "(process or jobs) and not slow"
+	@scripts/ring $(PYTEST) -q -n 2 -m "(process or jobs or long) and not slow"
 	@scripts/ring $(PYTEST) -q $(FLEETS) -m "lab and not slow and not e2e"
 	@scripts/ring $(LAB) -- $(PYTEST) -q -m "e2e and not slow"
 
 test-full: check ## All tests, the slow ones too
-	@scripts/ring $(PYTEST) -q -m "process or jobs or (slow and not lab and not e2e)"
+	@scripts/ring $(PYTEST) -q -m "process or jobs or long or (slow and not lab and not e2e)"
 	@scripts/ring $(PYTEST) -q $(FLEETS) -m "lab and not e2e"
 	@scripts/ring $(LAB) -- $(PYTEST) -q -m e2e
 

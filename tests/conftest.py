@@ -3,8 +3,11 @@
 import shutil
 import signal
 from collections.abc import Callable, Iterator
+from importlib import import_module
 
 import pytest
+import pytest_django
+from django.apps import apps
 from django.conf import settings
 from django.contrib.auth.models import Group, User
 from django.test import Client
@@ -22,6 +25,17 @@ def pytest_configure() -> None:
 def _throw_away_data_directory() -> Iterator[None]:
     yield
     shutil.rmtree(settings.DATA_DIR, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(
+    django_db_setup: None, django_db_blocker: pytest_django.DjangoDbBlocker, request: pytest.FixtureRequest
+) -> None:
+    """The tables are made from the models, which takes a tenth of what the migrations take: those are tried once, in
+    tests/test_migrations.py. What they put in beside tables is put in here."""
+    if request.config.getoption("nomigrations"):
+        with django_db_blocker.unblock():
+            import_module("controlpanel.migrations.0002_roles").make_roles(apps, None)
 
 
 @pytest.fixture

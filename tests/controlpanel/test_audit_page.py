@@ -35,6 +35,7 @@ def shown(client: Client, query: str) -> list[str]:
     return [row["action"] for row in json.loads(b"".join(client.get(f"/audit/export.json{query}")))]
 
 
+@pytest.mark.long
 def test_each_filter_narrows_page_and_file(client: Client, administrator: User, viewer: User) -> None:
     write("approved a plan", actor=administrator)
     write("changed a role", actor=administrator, target=viewer)

@@ -239,6 +239,7 @@ PLAIN = st.text(alphabet="abAB1_ \n\r", max_size=30)
 
 
 @given(secrets=SECRETS, pieces=st.lists(PLAIN, max_size=6), data=st.data())
+@pytest.mark.long
 def test_no_cutting_lets_a_known_secret_through(secrets: list[str], pieces: list[str], data: st.DataObject) -> None:
     words = [word for piece in pieces for word in (piece, data.draw(st.sampled_from(secrets)))]
     text = "".join(words)
@@ -248,6 +249,7 @@ def test_no_cutting_lets_a_known_secret_through(secrets: list[str], pieces: list
 
 
 @given(lines=st.lists(st.sampled_from([text for text, _ in HIDDEN] + UNCHANGED), max_size=6), data=st.data())
+@pytest.mark.long
 def test_a_stream_is_masked_as_the_whole_would_be(lines: list[str], data: st.DataObject) -> None:
     closed = [line for line in lines if "cutshort" not in line]
     text = "".join(f"{line}\n" for line in closed)
@@ -304,6 +306,7 @@ FILLING = st.text(alphabet='xz,;.:{}[]"', max_size=150)
 
 
 @given(fillings=st.lists(FILLING, min_size=2, max_size=6), data=st.data())
+@pytest.mark.long
 def test_a_long_line_is_never_cut_within_a_secret(fillings: list[str], data: st.DataObject) -> None:
     hidden = [data.draw(st.sampled_from(ON_ONE_LINE)) for _ in fillings]
     # A quote that is still open would make the value of another name of the next one.

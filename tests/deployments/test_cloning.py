@@ -252,6 +252,7 @@ def test_who_may_and_what_cannot_be(source: Deployment, other: Host, administrat
         asked(source, other, administrator)
 
 
+@pytest.mark.long
 def test_from_the_page_to_the_deployment(
     source: Deployment, other: Host, administrator: User, viewer: User, client_of: ClientOf
 ) -> None:

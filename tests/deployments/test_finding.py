@@ -199,6 +199,7 @@ def test_the_launch_that_was_proven_is_what_the_engine_is_compared_with(
     assert "What serves differs from what was proven" not in text
 
 
+@pytest.mark.long
 def test_one_click_attaches_what_runs(
     deployment: Deployment, host: FakeHost, client_of: ClientOf, administrator: User, viewer: User
 ) -> None:

@@ -99,6 +99,7 @@ def test_nobody_listens() -> None:
         http.ask(FakeTransport(), PORT, GET, tick=no_tick)
 
 
+@pytest.mark.long
 def test_silence_ends_in_time_and_ticks_meanwhile(host: Callable[[Serve], FakeTransport]) -> None:
     ticks: list[int] = []
     silent = HttpRequest("GET", "/", timeout=0.2)

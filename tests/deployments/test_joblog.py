@@ -284,6 +284,7 @@ class AnyCutting(TestCase):
         st.lists(st.sampled_from(["line\n", "half", "é\n", "\r", "\n\n", "🙂", "x" * 50]), max_size=12),
         st.lists(st.tuples(st.integers(0, 60), st.integers(1, 90), st.booleans()), max_size=15),
     )
+    @pytest.mark.long
     def test_any_cutting(self, parts: list[str], reads: list[tuple[int, int, bool]]) -> None:
         claim, launch = claimed()
         data = "".join(parts).encode()

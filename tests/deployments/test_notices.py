@@ -77,6 +77,7 @@ def titles(chat: Receiver) -> list[str]:
     return [message["title"] for message in chat.heard]
 
 
+@pytest.mark.long
 def test_what_waits_is_told_once_to_who_may_decide(chat: Receiver, approver: User, operator: User) -> None:
     add(approver, chat)
     add(operator, chat)

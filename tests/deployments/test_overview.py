@@ -128,6 +128,7 @@ def test_strangers_do_not_get_in(db: None, client: Client, client_of: ClientOf, 
         assert client_of(stranger).get(path).status_code == 403
 
 
+@pytest.mark.long
 def test_no_page_holds_inline_script_or_style(db: None, client_of: ClientOf, administrator: User) -> None:
     job = make_job(make_deployment(), at_step=2)
     for path in ("/", "/hosts/add/", "/jobs/", f"/jobs/{job.pk}/", "/deployments/new/", "/audit/"):

@@ -242,6 +242,7 @@ def remove(host: Host, actor: User) -> None:
     hosts.services.remove_host(host, actor=actor, address="")
 
 
+@pytest.mark.long
 def test_its_host_can_be_removed_and_all_of_its_history_stays(
     deployment: Deployment, administrator: User, answers: dict[str, Any], client_of: ClientOf
 ) -> None:

@@ -43,6 +43,7 @@ def form(new: Deployment, **values: object) -> dict[str, object]:
     return {"by": new.pk, "reason": "night model", "way_back": "on", "request_key": uuid4(), **values}
 
 
+@pytest.mark.long
 def test_the_button_and_the_form_offer_what_fits(operating: Client, old: Deployment, new: Deployment) -> None:
     path = f"/deployments/{old.pk}/replace/"
     assert path in operating.get(f"/deployments/{old.pk}/").content.decode()
@@ -59,6 +60,7 @@ def test_where_nothing_fits_it_says_what_would(operating: Client, old: Deploymen
     assert "Nothing can take its place" in page and "<form class" not in page.split("<main")[1]
 
 
+@pytest.mark.long
 def test_it_makes_one_job_for_both(operating: Client, old: Deployment, new: Deployment) -> None:
     said = form(new)
     answer = operating.post(f"/deployments/{old.pk}/replace/", said)

@@ -60,6 +60,7 @@ def test_what_is_not_known_stays_so() -> None:
     assert spent(step, now=at(100)) is None, "cut off: when is not known"
 
 
+@pytest.mark.long
 def test_the_pages_show_both(client_of: Callable[[User], Client], viewer: User) -> None:
     job = job_with((2, 182), state=JobState.SUCCEEDED, ended_at=at(192))
     client = client_of(viewer)

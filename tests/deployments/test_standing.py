@@ -180,6 +180,7 @@ def test_who_may_do_what_with_a_lease(chat: Deployment, viewer: User, operator: 
 # --- Pages
 
 
+@pytest.mark.long
 def test_a_lease_is_asked_for_on_the_page_of_its_host_and_given_on_the_overview(
     chat: Deployment, operator: User, approver: User, client_of: ClientOf
 ) -> None:
@@ -210,6 +211,7 @@ def test_a_lease_is_asked_for_on_the_page_of_its_host_and_given_on_the_overview(
     assert asking.post(f"/standing/{lease.pk}/revoke/").status_code == 302
 
 
+@pytest.mark.long
 def test_an_approver_gives_one_on_its_page_and_revokes_it_with_one_click(
     chat: Deployment, approver: User, client_of: ClientOf
 ) -> None:

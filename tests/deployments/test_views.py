@@ -73,6 +73,7 @@ def test_a_deployment_takes_only_cards_of_its_host(client_of: ClientOf, administ
     assert (made.port, made.co_tenants, made.requester_may_approve) == (30000, [], False)
 
 
+@pytest.mark.long
 def test_who_may_share_the_cards_is_chosen_once_for_both(client_of: ClientOf, administrator: User) -> None:
     host = make_host()
     gpu = make_gpu(host)
@@ -160,6 +161,7 @@ def test_a_program_that_may_share_is_written_so_that_everybody_reads_the_same(
 
 @pytest.mark.parametrize("name", ["tolerance_mib", "shared_need_mib", "kill_seconds"])
 @pytest.mark.parametrize("value", ["٦٤", "６４", "1_0", "64.0", "+64", "1e3", "9" * 30])
+@pytest.mark.long
 def test_a_number_is_written_with_plain_digits(client_of: ClientOf, administrator: User, name: str, value: str) -> None:
     host = make_host()
     form = _deployment_form(host=host.pk, revision=make_profile().newest.pk, gpus=[make_gpu(host).uuid])
@@ -465,6 +467,7 @@ def test_a_failure_that_nobody_knows_shows_the_last_lines_that_speak_of_it(clien
     assert 'href="#L-' not in page
 
 
+@pytest.mark.long
 def test_a_failure_leads_to_the_next_try(
     client_of: ClientOf, administrator: User, operator: User, viewer: User
 ) -> None:
@@ -575,6 +578,7 @@ def test_the_whole_log_downloads_as_it_is_stored_and_without_colours(client_of: 
 # --- The lists ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_the_lists_need_a_fixed_number_of_queries(
     client_of: ClientOf, viewer: User, django_assert_max_num_queries: Callable[..., object]
 ) -> None:

@@ -74,6 +74,7 @@ def test_sudo_goes_in_front_of_pct() -> None:
     assert node.commands()[0][:5] == ("sudo", "-n", "pct", "exec", "129")
 
 
+@pytest.mark.long
 def test_a_frozen_container_is_a_time_out_that_says_so(fake_pct: Path) -> None:
     with pytest.raises(CommandTimeout) as caught:
         PctTransport(LocalTransport(), vmid=133).run(["true"], timeout=0.5)

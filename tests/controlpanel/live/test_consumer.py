@@ -161,6 +161,7 @@ async def test_the_backlog_comes_in_batches_and_in_order(cookie: bytes, rows: Ro
     await communicator.disconnect()
 
 
+@pytest.mark.long
 async def test_new_rows_come_without_any_hint(cookie: bytes, rows: Rows, quick: None) -> None:
     communicator = await opened(cookie)
     await say(communicator, op="sub", s="rows:1", cursor=0)
@@ -171,6 +172,7 @@ async def test_new_rows_come_without_any_hint(cookie: bytes, rows: Rows, quick: 
     await communicator.disconnect()
 
 
+@pytest.mark.long
 async def test_nothing_is_sent_when_nothing_changed(cookie: bytes, rows: Rows, quick: None) -> None:
     rows.rows = ["a"]
     communicator = await opened(cookie)
@@ -238,6 +240,7 @@ async def test_a_stream_that_is_not_there_or_not_theirs(cookie: bytes, rows: Row
     await communicator.disconnect()
 
 
+@pytest.mark.long
 async def test_an_unsubscribed_stream_is_silent(cookie: bytes, rows: Rows, quick: None) -> None:
     communicator = await opened(cookie)
     await say(communicator, op="sub", s="rows:1", cursor=0)
@@ -250,6 +253,7 @@ async def test_an_unsubscribed_stream_is_silent(cookie: bytes, rows: Rows, quick
     await communicator.disconnect()
 
 
+@pytest.mark.long
 async def test_a_reader_that_fails_is_said_once_and_recovers(cookie: bytes, rows: Rows, quick: None) -> None:
     rows.broken = True
     communicator = await opened(cookie)
@@ -262,6 +266,7 @@ async def test_a_reader_that_fails_is_said_once_and_recovers(cookie: bytes, rows
     await communicator.disconnect()
 
 
+@pytest.mark.long
 async def test_a_page_follows_a_limited_number_of_streams(
     cookie: bytes, rows: Rows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -282,6 +287,7 @@ async def test_nonsense_ends_the_socket(cookie: bytes, text: str) -> None:
     assert await close_code(communicator) == 1008
 
 
+@pytest.mark.long
 async def test_a_flood_ends_the_socket(cookie: bytes) -> None:
     communicator = await opened(cookie)
     for _ in range(consumer.OPS_IN_TEN_SECONDS + 1):
@@ -319,6 +325,7 @@ async def test_a_switched_off_person_is_turned_away(cookie: bytes, viewer: User,
     assert await close_code(communicator) == 4401
 
 
+@pytest.mark.long
 async def test_a_stream_that_is_taken_away_ends_with_a_word(cookie: bytes, rows: Rows, quick: None) -> None:
     communicator = await opened(cookie)
     await say(communicator, op="sub", s="rows:1", cursor=0)

@@ -60,6 +60,7 @@ def test_a_thousand_hints_from_many_threads_become_a_few(sender: Sender, layer: 
     assert 1 <= [name for _, name in layer.sent].count("job:1") <= 3
 
 
+@pytest.mark.long
 def test_at_most_five_a_second_and_the_last_one_arrives(sender: Sender, layer: Layer) -> None:
     begin = time.monotonic()
     count = 0
@@ -74,6 +75,7 @@ def test_at_most_five_a_second_and_the_last_one_arrives(sender: Sender, layer: L
 
 
 @pytest.mark.parametrize("trouble", ["fails", "hangs"])
+@pytest.mark.long
 def test_a_layer_in_trouble_costs_the_caller_nothing_and_is_survived(
     sender: Sender, layer: Layer, trouble: str
 ) -> None:
@@ -88,6 +90,7 @@ def test_a_layer_in_trouble_costs_the_caller_nothing_and_is_survived(
     assert layer.wait_for("job:2", timeout=SEND_SECONDS + 4)
 
 
+@pytest.mark.long
 def test_trouble_is_logged_once(sender: Sender, layer: Layer, caplog: pytest.LogCaptureFixture) -> None:
     layer.trouble = "fails"
     for number in range(3):

@@ -66,6 +66,7 @@ def test_what_is_refused(text: str | bytes | None) -> None:
 
 
 @given(st.text(max_size=200) | st.binary(max_size=50))
+@pytest.mark.long
 def test_no_message_does_more_than_be_refused(text: str | bytes) -> None:
     try:
         parse(text)

@@ -98,6 +98,7 @@ OWN = st.lists(st.integers(0, 3), max_size=3)
 
 
 @given(HOLDERS, HOLDERS, HOLDERS, st.sets(st.integers(2, 5)), st.none() | OWN, st.sampled_from(["", "x"]))
+@pytest.mark.long
 def test_who_is_killed_was_seen_twice_is_named_and_is_not_spared(
     last: tuple[HolderSeen, ...],
     strangers: tuple[HolderSeen, ...],

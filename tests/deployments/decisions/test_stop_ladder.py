@@ -95,6 +95,7 @@ ANSWERS = st.sampled_from([None, True, False])
     st.lists(st.tuples(looks, st.floats(min_value=0.5, max_value=500), ANSWERS), max_size=60),
     st.booleans(),
 )
+@pytest.mark.long
 def test_whatever_is_seen_only_the_record_is_signalled_and_it_ends(
     record: Record, policy: StopPolicy, story: list[tuple[dict[int, str], float, bool | None]], in_container: bool
 ) -> None:
@@ -132,6 +133,7 @@ def test_whatever_is_seen_only_the_record_is_signalled_and_it_ends(
 
 
 @given(records.filter(lambda record: record.processes), policies, st.booleans())
+@pytest.mark.long
 def test_with_nobody_in_the_way_a_deaf_server_brings_it_to_an_end(
     record: Record, policy: StopPolicy, in_container: bool
 ) -> None:

@@ -72,6 +72,7 @@ def test_garbage_is_never_free(garbage: bytes) -> None:
 
 @settings(deadline=None, max_examples=200)
 @given(st.sampled_from(["gpus", "listeners"]), st.binary(max_size=200), st.sampled_from([0, 1, 2, 124, 255]))
+@pytest.mark.long
 def test_garbage_in_one_section_is_not_free(name: str, garbage: bytes, status: int) -> None:
     facts = look(frame_bytes(TOKEN, {**FREE, name: (garbage, status)}))
     if b"GPU-" not in garbage and b"local_address" not in garbage:

@@ -102,6 +102,7 @@ spoken = st.lists(
 
 
 @given(spoken, st.data())
+@pytest.mark.long
 def test_any_cutting_reads_the_same(parts: list[tuple[Said | None, bytes]], data: st.DataObject) -> None:
     output = b"".join(part for _, part in parts) + line("end")
     cuts = sorted({0, len(output), *data.draw(st.lists(st.integers(0, len(output)), max_size=12))})
@@ -115,6 +116,7 @@ def test_any_cutting_reads_the_same(parts: list[tuple[Said | None, bytes]], data
 
 
 @given(spoken)
+@pytest.mark.long
 def test_what_is_cut_has_not_ended(parts: list[tuple[Said | None, bytes]]) -> None:
     output = b"".join(part for _, part in parts) + line("end")
     reader = ScriptReader(TOKEN)
