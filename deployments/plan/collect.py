@@ -15,6 +15,7 @@ from deployments.engines.versions import program_with_version
 from deployments.known import names_of
 from deployments.lifecycle import JobKind
 from deployments.models import Launch, Revision
+from deployments.plan import beside
 from deployments.plan.asking import ask_starter, closed_to
 from deployments.plan.cards import Card, Held, holders, labels_of
 from deployments.plan.collect_fit import to_fit
@@ -35,7 +36,7 @@ from deployments.traffic.hook import Moment, hook_of
 from hosts.probe.facts import HostFacts
 from hosts.probe.frames import Unknown
 from hosts.probe.probe import SERVING, USABLE, probe
-from hosts.transport.base import Transport, TransportError
+from hosts.transport.base import Transport, TransportError, no_tick
 
 if TYPE_CHECKING:
     from deployments.steps.base import StepContext
@@ -73,7 +74,7 @@ def _plan_of(
     """Of what is done to the deployment that ``ctx`` is about; ``revision`` is what is launched of it."""
     new = recipe_of(revision)
     launch = ctx.live_launch()
-    facts = _look(ctx, new, launch)
+    facts, node_facts = _looks(ctx, new, launch)
     proven = ctx.deployment.proven_revision
     given = secrets.versions(ctx.deployment) if new else {}
     version, flags = engine_version(ctx, new), check_flags(ctx, revision)
@@ -93,7 +94,7 @@ def _plan_of(
             previous=str(launch.revision) if launch is not None and launch.revision is not None else None,
             way_back=ctx.job.way_back,
             facts=facts,
-            node_facts=look_at_node(ctx, ("apps", *USABLE)),
+            node_facts=node_facts,
             machine=ctx.host.machine.name,
             used_alone=used_alone(ctx, revision),
             earlier=launches_of(ctx),
@@ -321,6 +322,16 @@ def known_launch(launch: Launch | None) -> KnownLaunch | None:
     )
 
 
+def _looks(ctx: StepContext, new: Recipe | None, launch: Launch | None) -> tuple[HostFacts, HostFacts | None]:
+    """At the host, and at its node meanwhile. Raises what the host's look raises before what the node's does."""
+    if ctx.host.machine == ctx.host:
+        return _look(ctx, new, launch), None
+    with ctx.machine_link() as transport:
+        asked = beside.begin(partial(_node_probe, ctx, transport, ("apps", *USABLE), no_tick))
+        facts = _look(ctx, new, launch)
+        return facts, beside.take(asked, tick=ctx.tick)
+
+
 def look_at_node(ctx: StepContext, more: Sequence[str] = ()) -> HostFacts | None:
     """The node's look at the cards: a container does not see the processes of others. None for a plain host.
 
@@ -329,13 +340,17 @@ def look_at_node(ctx: StepContext, more: Sequence[str] = ()) -> HostFacts | None
     if ctx.host.machine == ctx.host:
         return None
     with ctx.machine_link() as transport:
-        return probe(
-            transport,
-            sections=(*NODE_SECTIONS, *names_asked(ctx), *more),
-            timeout=PROBE_SECONDS,
-            sudo=ctx.host.machine.sudo,
-            tick=ctx.tick,
-        )
+        return _node_probe(ctx, transport, more, ctx.tick)
+
+
+def _node_probe(ctx: StepContext, transport: Transport, more: Sequence[str], tick: Callable[[], None]) -> HostFacts:
+    return probe(
+        transport,
+        sections=(*NODE_SECTIONS, *names_asked(ctx), *more),
+        timeout=PROBE_SECONDS,
+        sudo=ctx.host.machine.sudo,
+        tick=tick,
+    )
 
 
 def names_asked(ctx: StepContext) -> tuple[str, ...]:
