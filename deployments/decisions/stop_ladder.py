@@ -54,6 +54,8 @@ class Record:
     """By which the manager is known again; empty for none."""
     uid: int | None = None
     """The user of the root; None: not recorded."""
+    pid_namespace: str = ""
+    """In which the numbers hold; empty: not recorded."""
 
     @classmethod
     def load(cls, data: Mapping[str, Any]) -> Self:
@@ -71,6 +73,7 @@ class Record:
             data.get("may_return", False),
             tuple(data.get("manager_identity", ())),
             data.get("uid"),
+            data.get("pid_namespace", ""),
         )
 
     def living(self, alive: Mapping[int, str]) -> tuple[Who, ...]:

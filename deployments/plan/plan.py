@@ -64,6 +64,8 @@ class Plan:
     """How the new server will be started; None where none is."""
     newest: int = 0
     """The start time of the youngest process at the time of the look: who starts later was not there."""
+    pid_namespace: str = ""
+    """In which the numbers of the processes hold."""
 
     def tell_requests(self, running: int | Unknown) -> None:
         """Show how many requests the stop would cut off; no approval is bound to a number that never stands still."""
@@ -152,7 +154,7 @@ def make_plan(asked: PlanInput) -> Plan:
         "requests_unknown": "",
         "binding": binding,
     }
-    return Plan(data, hash_of(binding), serving, cards, manager, also, start, _newest(facts))
+    return Plan(data, hash_of(binding), serving, cards, manager, also, start, _newest(facts), facts.host.pid_namespace)
 
 
 def _fit(asked: PlanInput, serving: Serving, others: Held | Unknown, seen_from: HostFacts) -> Fit | None:

@@ -1,6 +1,6 @@
 # Signal exactly the given processes and watch until they are gone.
 # SIGNAL: a name, or empty to watch only. TARGETS and WATCHED: "pid:start" words. SECONDS_MAX: how long to watch.
-# SUDO: signal.sh.
+# SUDO: signal.sh. SPACE: the pid namespace in which the numbers hold; empty: not known.
 # THROUGH: a command by which the server's manager ends it, instead of a signal.
 # ANSWER: a name for what that command says, which stays for later calls that only watch.
 same_boot
@@ -40,9 +40,14 @@ look_at_watched() {
 [ -z "$HIDES" ] || look_at_watched # nobody is signalled whose end could not be seen
 [ -z "$THROUGH" ] || ask_manager
 
+# A container that was started again has other processes by these numbers.
+SAME_SPACE=1
+[ -z "$SPACE" ] || [ -z "$TARGETS" ] || [ "$(readlink /proc/self/ns/pid)" = "$SPACE" ] || SAME_SPACE=''
+set --
 for WORD in $TARGETS; do
-    if [ "${WORD%:*}" -gt 1 ]; then send_signal "${WORD%:*}" "${WORD#*:}"; else say gone "${WORD%:*}"; fi
+    if [ -n "$SAME_SPACE" ] && [ "${WORD%:*}" -gt 1 ]; then set -- "$@" "$WORD"; else say gone "${WORD%:*}"; fi
 done
+send_signals "$@"
 flock -u 9
 
 end_with_stdin

@@ -33,7 +33,8 @@ class Order:
     ``boot_id`` may be empty where nobody is signalled. ``through``: a manager's command instead of the signal.
     ``answer``: the name of what that command says, also for a later order that only watches. ``take_cards``: lock the
     deployment's cards with it.
-    ``seconds``: how long to watch; 0 looks once.
+    ``seconds``: how long to watch; 0 looks once. ``pid_namespace``: in which the numbers hold, as far as recorded; in
+    another one (a container that was started again) nobody is signalled.
     """
 
     kind: EffectKind
@@ -46,6 +47,7 @@ class Order:
     through: tuple[str, ...] = ()
     answer: str = ""
     take_cards: bool = False
+    pid_namespace: str = ""
 
     @property
     def about(self) -> tuple[Who, ...]:
@@ -71,6 +73,8 @@ class Living:
     sent: list[int] = field(default_factory=list)
     """Those to which the signal was sent; the others were ``gone`` before."""
     gone: list[int] = field(default_factory=list)
+    by_pidfd: list[int] = field(default_factory=list)
+    """Those of ``sent`` whose pid could not have become another process's between the comparison and the signal."""
     is_known: bool = False
     """The host has said who lives."""
     manager_is_silent: bool = False
@@ -108,7 +112,8 @@ def send(ctx: StepContext, order: Order, *, heard: Heard, may_be_denied: bool = 
         raise
     finally:
         left = sorted(living.alive) if living.is_known else None
-        effect.done(outcome, alive=left, sent=living.sent, gone=living.gone, denied=living.denied)
+        told = {"sent": living.sent, "by_pidfd": living.by_pidfd, "gone": living.gone, "denied": living.denied}
+        effect.done(outcome, alive=left, **told)
     return living
 
 
@@ -124,6 +129,7 @@ def _script(ctx: StepContext, order: Order) -> Script:
         mode="take",
         **lock_values(ctx.job, ctx.placement),
         signal=order.signal,
+        space=order.pid_namespace,
         targets=[] if order.through else _words(order.targets if order.signal else ()),
         through=shlex.join(order.through),
         answer=order.answer,
@@ -161,6 +167,7 @@ def _watch(ctx: StepContext, order: Order, heard: Heard, living: Living, *, may_
                     ctx.reading_said(said.rest)
                 case "sent":
                     living.sent.append(int(said.rest[1]))
+                    living.by_pidfd += living.sent[-1:] if said.rest[2:] == ("pidfd",) else []
                 case "gone":
                     living.gone.append(int(said.rest[0]))
                 case "denied" | "nosudo":

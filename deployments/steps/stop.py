@@ -35,6 +35,7 @@ from deployments.steps.plan import approve_anew_if_stale, make
 from deployments.steps.quiet import quiet
 from deployments.steps.signals import Living, Order
 from hosts.probe.frames import Unknown
+from hosts.probe.processes import HostIdentity
 from hosts.transport.base import LinkLost
 
 GATES = {Rung.KILL: "kill", Rung.NODE_KILL: "kill from the node"}
@@ -65,6 +66,7 @@ def _record(ctx: StepContext) -> None:
     root = made.serving.root
     ctx.remember_soon(  # with the intent of the first signal
         boot_id=made.data["binding"]["boot"],
+        pid_namespace=made.pid_namespace,
         root=[root.pid, root.start_time] if root is not None else None,
         processes=[[process.pid, process.start_time] for process in made.serving.processes],
         rung=Rung.NONE,
@@ -183,6 +185,7 @@ def _signal(ctx: StepContext, record: Record, rung: Rung, targets: tuple[Who, ..
         through,
         f"{ctx.step.pk}-{ctx.claim.fence}" if through else "",
         take_cards=not _is_container(ctx),
+        pid_namespace=record.pid_namespace,
     )
     return _send(ctx, order, climbed=rung)
 
@@ -319,15 +322,24 @@ def _kill_from_node(ctx: StepContext, record: Record, targets: tuple[Who, ...]) 
     if isinstance(inside, Unknown):
         raise StepFailed(f"The node could not be looked at: {inside.reason}", hint="Test the node on its page.")
     found = {who: (inside[who], who[1]) for who in targets if who in inside}
-    living = _kill_there(ctx, facts.host.boot_id, found) if found else Living()
+    living = _kill_there(ctx, facts.host, found) if found else Living()
     return living if len(found) == len(targets) else _unless_ended(ctx, record, found)
 
 
-def _kill_there(ctx: StepContext, boot_id: str, found: Mapping[Who, Who]) -> Living:
+def _kill_there(ctx: StepContext, seen: HostIdentity, found: Mapping[Who, Who]) -> Living:
     """``found``: a process as the container knows it -> as the node does."""
     node, there = ctx.host.machine, tuple(found.values())
     ctx.say(f"Sending SIGKILL from {node} to {' '.join(str(pid) for pid, _ in there)}.")
-    order = Order(EffectKind.NODE_KILL, node, boot_id, "KILL", there, there, ctx.deployment.kill_seconds)
+    order = Order(
+        EffectKind.NODE_KILL,
+        node,
+        seen.boot_id,
+        "KILL",
+        there,
+        there,
+        ctx.deployment.kill_seconds,
+        pid_namespace=seen.pid_namespace,
+    )
     living = _send(ctx, order, climbed=Rung.NODE_KILL)
     outside = {who[0]: pid for who, (pid, _) in found.items()}
     return Living(

@@ -71,6 +71,9 @@ class FakeHost:
     """Who has the port of a server that was launched."""
     deaf: set[str] = field(default_factory=set)
     denied: set[int] = field(default_factory=set)
+    by_pidfd: set[int] = field(default_factory=set)
+    spaces: list[str] = field(default_factory=list)
+    """The pid namespace of each order to signal somebody."""
     """Processes that the login may not signal."""
     leaks: bool = False
     reachable: bool = True
@@ -236,6 +239,7 @@ class FakeHost:
             lines = self.through(values["THROUGH"])
         elif values["ANSWER"] and values["ANSWER"] == self._asked:
             lines = [*self.answered]
+        self.spaces += [values["SPACE"]] if values["TARGETS"] else []
         for word in values["TARGETS"].split():
             pid, start = map(int, word.split(":"))
             proc = self.machine.procs.get(pid)
@@ -245,7 +249,7 @@ class FakeHost:
             if pid in self.denied:
                 lines.append(f"denied {pid}")
                 continue
-            lines.append(f"sent {values['SIGNAL']} {pid}")
+            lines.append(f"sent {values['SIGNAL']} {pid}{' pidfd' if pid in self.by_pidfd else ''}")
             if values["SIGNAL"] not in self.deaf:
                 self.end(pid)
         watched = [word.partition(":")[0] for word in values["WATCHED"].split()]

@@ -75,9 +75,16 @@ def test_what_cannot_be_killed_is_said_plainly(serving: Story) -> None:
     assert "cannot be killed" in serving.job.summary and "reboot" in serving.job.hint
 
 
+def test_a_signal_goes_with_the_pid_namespace_in_which_its_numbers_hold(serving: Story) -> None:
+    serving.request(JobKind.STOP)
+    serving.approve()
+    serving.work()
+    assert serving.host.spaces == ["pid:[4026531836]"]
+
+
 def test_what_was_signalled_before_one_that_may_not_be_is_in_the_history(serving: Story) -> None:
     serving.host.deaf |= {"TERM", "KILL"}
-    serving.host.denied = {101}
+    serving.host.denied, serving.host.by_pidfd = {101}, {103}
     Deployment.objects.update(term_seconds=0, kill_seconds=0)
     serving.request(JobKind.STOP)
     serving.approve()
@@ -86,7 +93,13 @@ def test_what_was_signalled_before_one_that_may_not_be_is_in_the_history(serving
     assert "may not signal process 101" in serving.job.summary
     kill = Effect.objects.get(kind="signal KILL")
     assert kill.finished_at is not None and "may not signal process 101" in kill.outcome
-    assert kill.result == {"sent": [100, 103], "gone": [102], "denied": [101], "alive": [100, 101, 103]}
+    assert kill.result == {
+        "sent": [100, 103],
+        "by_pidfd": [103],
+        "gone": [102],
+        "denied": [101],
+        "alive": [100, 101, 103],
+    }
 
 
 def test_an_act_whose_answer_is_lost_is_said_to_have_no_known_result(serving: Story) -> None:
@@ -95,7 +108,10 @@ def test_an_act_whose_answer_is_lost_is_said_to_have_no_known_result(serving: St
     serving.host.after["stop TERM"] = raising(LinkLost("gone"))
     assert serving.work().state == JobState.UNKNOWN
     act = Effect.objects.get()
-    assert (act.outcome, act.result) == ("result not known", {"sent": [], "gone": [], "denied": [], "alive": None})
+    assert (act.outcome, act.result) == (
+        "result not known",
+        {"sent": [], "by_pidfd": [], "gone": [], "denied": [], "alive": None},
+    )
     assert "signal TERM: result not known" in serving.job.summary
 
 

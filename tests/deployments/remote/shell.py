@@ -185,3 +185,8 @@ def record(said: list[Said]) -> dict[str, str]:
 
 def said_of(said: list[Said], word: str) -> list[str]:
     return [line.text for line in said if line.word == word]
+
+
+def sent(said: list[Said]) -> list[str]:
+    """Signals and pids, whichever way they went."""
+    return [line.removesuffix(" pidfd") for line in said_of(said, "sent")]

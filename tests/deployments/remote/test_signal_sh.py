@@ -13,7 +13,7 @@ import pytest
 
 from deployments.remote import script
 from deployments.remote.script import Said
-from tests.deployments.remote.shell import Host, lives, said_of, start_time, temporary_host, wait_for
+from tests.deployments.remote.shell import Host, lives, said_of, sent, start_time, temporary_host, wait_for
 
 pytestmark = pytest.mark.process
 
@@ -51,7 +51,7 @@ def open_host() -> Iterator[Host]:
 def test_an_own_process_needs_no_sudo(host: Host) -> None:
     host.program("sudo", f"touch {host.home}/asked")
     who = sleeper(host)
-    assert said_of(signal_it(host, who, sudo="1"), "sent") == [f"TERM {who[0]}"]
+    assert sent(signal_it(host, who, sudo="1")) == [f"TERM {who[0]}"]
     assert not (host.home / "asked").exists() and not lives(who[0])
 
 
@@ -60,7 +60,7 @@ def test_a_line_break_in_its_name_makes_no_process_gone(host: Host) -> None:
     name = "import ctypes, time; ctypes.CDLL(None).prctl(15, b'\\n77 (x', 0, 0, 0); time.sleep(60)"
     pid = host.spawn(sys.executable, "-S", "-c", name)
     wait_for(lambda: Path(f"/proc/{pid}/comm").read_bytes() == b"\n77 (x\n", what="its new name")
-    assert said_of(signal_it(host, (pid, start_time(pid)), sudo=""), "sent") == [f"TERM {pid}"]
+    assert sent(signal_it(host, (pid, start_time(pid)), sudo="")) == [f"TERM {pid}"]
     assert not lives(pid)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from deployments.remote.script import Said
-from tests.deployments.remote.shell import BOOT_ID, Host, lives, said_of, start_time, wait_for, words
+from tests.deployments.remote.shell import BOOT_ID, Host, lives, said_of, sent, start_time, wait_for, words
 
 pytestmark = pytest.mark.process
 
@@ -52,7 +52,7 @@ def pid_of(word: str) -> int:
 def test_who_was_recorded_is_ended_and_nobody_else(host: Host) -> None:
     server, neighbour = sleeper(host), sleeper(host)
     said = stop(host, server)
-    assert said_of(said, "sent") == [f"TERM {pid_of(server)}"]
+    assert sent(said) == [f"TERM {pid_of(server)}"]
     assert said_of(said, "alive")[-1] == ""
     assert words(said)[-1] == "end"
     assert not lives(pid_of(server))
@@ -118,6 +118,12 @@ def test_another_boot_signals_nobody(host: Host) -> None:
     assert lives(pid_of(word))
 
 
+def test_in_another_pid_namespace_nobody_is_signalled(host: Host) -> None:
+    word, here = sleeper(host), str(Path("/proc/self/ns/pid").readlink())
+    assert said_of(stop(host, word, seconds=1, space="pid:[1]"), "gone") == [str(pid_of(word))] and lives(pid_of(word))
+    assert sent(stop(host, word, space=here)) == [f"TERM {pid_of(word)}"]
+
+
 def test_it_ends_when_the_panel_hangs_up(host: Host) -> None:
     word = sleeper(host)
     process = host.start(host.script("stop", signal="", targets=[], watched=[word], seconds_max=60))
@@ -133,7 +139,7 @@ def test_a_name_that_looks_like_a_process_table(host: Host) -> None:
     program.symlink_to("/bin/sleep")
     pid = host.spawn(str(program), "60")
     word = f"{pid}:{start_time(pid)}"
-    assert said_of(stop(host, word), "sent") == [f"TERM {pid}"]
+    assert sent(stop(host, word)) == [f"TERM {pid}"]
     assert not lives(pid)
 
 
