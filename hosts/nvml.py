@@ -5,6 +5,7 @@ A driver call that hangs cannot be interrupted, so NVML is only ever called in a
 deadline. This is the only place that imports pynvml.
 """
 
+import contextlib
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -180,6 +181,7 @@ def _cell(read: Callable[[Any], object], card: Any) -> str:
 
 def _apps(cards: dict[int, Any], faults: dict[int, Any]) -> dict[str, tuple[str, int]]:
     rows = ["pid, gpu_uuid, used_gpu_memory, process_name"]
+    groups: list[str] = []
     rows += [f"{_handle_words(error)}, [Unknown Error], [Unknown Error], ?" for error in faults.values()]
     for card in cards.values():
         uuid = _cell(GPU_COLUMNS["uuid"], card)
@@ -192,7 +194,16 @@ def _apps(cards: dict[int, Any], faults: dict[int, Any]) -> dict[str, tuple[str,
         for process in processes:
             used = "[N/A]" if process.usedGpuMemory is None else process.usedGpuMemory // MIB
             rows.append(f"{process.pid}, {uuid}, {used}, {_process_name(process.pid)}")
-    return {"apps": ("\n".join(rows), 0)}
+            groups.append(_group(process.pid))
+    return {"groups": ("\n".join(filter(None, groups)), 0), "apps": ("\n".join(rows), 0)}
+
+
+def _group(pid: int) -> str:
+    """As the probe's grep says to which process this number belongs, which may be a thread's."""
+    path = Path(f"/proc/{pid}/status")
+    with contextlib.suppress(OSError):
+        return "".join(f"{path}:{line}" for line in path.read_text(errors="replace").split("\n") if line[:5] == "Tgid:")
+    return ""
 
 
 def _process_name(pid: int) -> str:

@@ -12,8 +12,9 @@ from deployments.plan.sharing import Rules
 from deployments.plan.words import command_of, user_of
 from hosts.baseline import HEADLESS_CEILING_MIB
 from hosts.probe.facts import HostFacts
-from hosts.probe.frames import Unknown
-from hosts.probe.holders import DAEMONS, HOUSEKEEPERS
+from hosts.probe.frames import NOT_ASKED, Unknown
+from hosts.probe.gpus import AppList
+from hosts.probe.holders import DAEMONS, HOUSEKEEPERS, Holder, OpenFiles
 from hosts.probe.processes import Process, ProcessTable
 
 CARDS_VARIABLE = "CUDA_VISIBLE_DEVICES"
@@ -123,9 +124,8 @@ def holders(
     strangers: list[HolderSeen] = []
     co_tenants: list[HolderSeen] = []
     daemons: list[HolderSeen] = []
-    for holder in facts.files.holders:
-        held = sorted(names[minor] for minor in holder.cards if minor in names)
-        process = facts.processes.by_pid.get(holder.pid)
+    for pid, held in _held(facts, facts.files, labels, names):
+        process = facts.processes.by_pid.get(pid)
         if not held or process is None or process.is_dead_zombie:
             continue
         if process.comm in HOUSEKEEPERS:
@@ -144,6 +144,42 @@ def holders(
     if facts.files.partial and not strangers:
         return HIDDEN
     return Held(tuple(strangers), tuple(co_tenants), tuple(daemons))
+
+
+def _held(
+    facts: HostFacts, files: OpenFiles, labels: Mapping[str, str], names: Mapping[int, str]
+) -> list[tuple[int, list[str]]]:
+    """pid -> the cards that it holds, in words, by its open files and by the driver's word.
+
+    A driver before 535.104 tells the node's numbers in a container too, where they are others' processes: then it does
+    not know their names either, and is not believed.
+    """
+    held = {holder.pid: {names[minor] for minor in holder.cards if minor in names} for holder in files.holders}
+    for app in () if isinstance(facts.apps, Unknown) else facts.apps.apps:
+        if app.gpu_uuid in labels and app.name and not app.name.startswith("["):
+            held.setdefault(app.pid, set()).add(labels[app.gpu_uuid])
+    return [(pid, sorted(cards)) for pid, cards in sorted(held.items())]
+
+
+def with_those_of(first: HostFacts, facts: HostFacts) -> HostFacts:
+    """A later look of a loop with the holders that only its first one asked for, as far as they are still there.
+
+    Such a one may have let go of the card without ending: a new first look tells.
+    """
+    if first is facts or isinstance(first.processes, Unknown) or isinstance(facts.processes, Unknown):
+        return facts
+    then, now = first.processes.by_pid, facts.processes.by_pid
+    same = {pid for pid in now if pid in then and now[pid].start_time == then[pid].start_time}
+    if isinstance(first.apps, AppList) and facts.apps is NOT_ASKED:
+        facts = replace(facts, apps=replace(first.apps, apps=tuple(a for a in first.apps.apps if a.pid in same)))
+    if isinstance(first.files, OpenFiles) and isinstance(facts.files, OpenFiles):
+        found = {holder.pid: holder.devices for holder in facts.files.holders}
+        for holder in first.files.apart:
+            if holder.pid in same:
+                found[holder.pid] = found.get(holder.pid, frozenset()) | holder.devices
+        holders = tuple(Holder(pid, devices) for pid, devices in sorted(found.items()))
+        facts = replace(facts, files=replace(facts.files, holders=holders))
+    return facts
 
 
 def _daemon(facts: HostFacts, process: Process, held: Sequence[str]) -> list[HolderSeen]:

@@ -35,7 +35,7 @@ from deployments.remote import run as remote
 from deployments.traffic.hook import Moment, hook_of
 from hosts.probe.facts import HostFacts
 from hosts.probe.frames import Unknown
-from hosts.probe.probe import SERVING, USABLE, probe
+from hosts.probe.probe import HOLDERS, SERVING, USABLE, probe
 from hosts.transport.base import Transport, TransportError, no_tick
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ EARLIER_LAUNCHES = 200
 MEASURED_LAUNCHES = 20
 """So far back is looked for what a revision used on a card."""
 ASKED_AS = {ManagerKind.UNIT: "unit", ManagerKind.CONTAINER: "container", ManagerKind.SUPERVISOR: "supervisor"}
-NODE_SECTIONS = ("host", "gpus", "procs", "uids", "nspids", "fds", "pids")
+NODE_SECTIONS = ("host", "gpus", "procs", "uids", "nspids", "fds", "pids", *HOLDERS)
 
 
 def plan_for(ctx: StepContext, *, adopt: bool = True) -> Plan:
@@ -327,7 +327,7 @@ def _looks(ctx: StepContext, new: Recipe | None, launch: Launch | None) -> tuple
     if ctx.host.machine == ctx.host:
         return _look(ctx, new, launch), None
     with ctx.machine_link() as transport:
-        asked = beside.begin(partial(_node_probe, ctx, transport, ("apps", *USABLE), no_tick))
+        asked = beside.begin(partial(_node_probe, ctx, transport, USABLE, no_tick))
         facts = _look(ctx, new, launch)
         return facts, beside.take(asked, tick=ctx.tick)
 

@@ -152,8 +152,7 @@ def _started_on(outer: HostFacts, card: Card) -> tuple[tuple[float, ...], dict[s
     """When the programs that have the card open were started, in seconds since the boot: of those that use its memory,
     and by name of those that only have it open, as what watches cards does.
 
-    A look that has not asked who uses how much (verify's, of which each would wait for one more nvidia-smi) takes all
-    of them for users: the plan's, just before it, knew better.
+    A look that has not asked who uses how much takes all of them for users.
     """
     minor = _minor(outer, card)
     if minor is None or isinstance(outer.files, Unknown) or isinstance(outer.processes, Unknown):

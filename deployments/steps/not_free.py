@@ -150,7 +150,7 @@ def _down_since(ctx: StepContext, seen: Round, again: _Again) -> datetime | None
 
 def _look_again(ctx: StepContext, others: tuple[HolderSeen, ...], record: Record | None, boot_id: str) -> _Again:
     """Ask once more, with command lines; the node names those a container does not see."""
-    facts, node_facts = _look(ctx), look_at_node(ctx, ("apps",))
+    facts, node_facts = _look(ctx), look_at_node(ctx)
     outer = node_facts or facts
     held = others_of(ctx)(outer)
     having = port_verdict(facts, ctx.deployment.port, launches=launches_of_others(ctx)).holders

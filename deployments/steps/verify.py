@@ -30,7 +30,7 @@ from deployments.decisions.verify import (
 from deployments.lifecycle import CheckStatus, JobKind, ServiceState
 from deployments.models import Check, Deployment
 from deployments.plan.after_stop import Stopped, survivors
-from deployments.plan.cards import Held, cards_seen, labels_of
+from deployments.plan.cards import Held, cards_seen, labels_of, with_those_of
 from deployments.plan.collect import LookForOthers, cards_of, launches_of_others, look_at_node, names_asked, others_of
 from deployments.plan.health import cards_usable
 from deployments.plan.port import port_verdict
@@ -44,10 +44,10 @@ from deployments.steps.verify_rows import Patience, show_round, usable_row
 from hosts.models import Gpu
 from hosts.probe.facts import AGAIN, HostFacts
 from hosts.probe.frames import Unknown
-from hosts.probe.probe import USABLE, watch
+from hosts.probe.probe import HOLDERS, USABLE, watch
 from hosts.transport.base import LinkLost
 
-SECTIONS = ("host", "memory", "procs", "fds", "listeners", "port", "markers", *AGAIN, *USABLE)
+SECTIONS = ("host", "memory", "procs", "fds", "listeners", "port", "markers", *AGAIN, *USABLE, *HOLDERS)
 EVERY_SECONDS = 0.2
 EAGER_SECONDS = 0.005
 """Pause between two looks: at first as fast as the host allows, then five times a second."""
@@ -142,6 +142,7 @@ def _look(ctx: StepContext, record: Record | None, planned: Planned) -> Looked:
             if began is None or first is None:
                 began, first = time.monotonic(), facts  # the way to the host takes nothing from the limits
                 more, unusable = _usable(ctx, facts, None if ctx.host.machine != ctx.host else facts)
+            facts = with_those_of(first, facts)
             port = port_verdict(facts, ctx.deployment.port, launches=launches)
             shown = False
             for gpus in (facts.gpus, *facts.again):

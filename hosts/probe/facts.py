@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from types import MappingProxyType
 from typing import TypeVar
@@ -20,6 +20,7 @@ from hosts.probe.processes import (
     ProcessDetail,
     ProcessTable,
     parse_details,
+    parse_groups,
     parse_host,
     parse_markers,
     parse_nspids,
@@ -92,7 +93,7 @@ def read_facts(frame: Frame, *, measured_at: datetime, paths: tuple[str, ...] = 
         host=read("host", parse_host),
         gpus=read(gpu_section, lambda _: parse_gpus(sections, name=gpu_section)),
         again=tuple(parse_gpus(sections, name=name) for name in AGAIN if name in sections),
-        apps=read("apps", parse_apps),
+        apps=read("apps", lambda section: _of_processes(parse_apps(section), sections.get("groups"))),
         devices=read("devices", lambda section: tuple(section.text.split())),
         processes=read("procs", lambda section: parse_processes(section, sections.get("uids"), owners)),
         nspids=read("nspids", parse_nspids),
@@ -112,6 +113,14 @@ def read_facts(frame: Frame, *, measured_at: datetime, paths: tuple[str, ...] = 
         login_limits=MappingProxyType(parse_own_limits(sections["pids"]) if "pids" in sections else {}),
         disks=MappingProxyType({path: _disk(frame.get(f"disk.{n}"), path) for n, path in enumerate(paths)}),
     )
+
+
+def _of_processes(apps: AppList | Unknown, groups: Section | None) -> AppList | Unknown:
+    """Some drivers name the thread that opened the card instead of its process."""
+    if isinstance(apps, Unknown) or groups is None:
+        return apps
+    of = parse_groups(groups)
+    return replace(apps, apps=tuple(replace(app, pid=of.get(app.pid, app.pid)) for app in apps.apps))
 
 
 def _ports(sections: Mapping[str, Section]) -> Mapping[int, PortTrial | Unknown]:

@@ -53,6 +53,8 @@ class OpenFiles:
     counts is for ``deployments/plan/marks.py`` to say."""
     owners: Mapping[int, int] = field(default_factory=lambda: MappingProxyType({}))
     """pid -> its user, of every process whose files could be listed."""
+    apart: tuple[Holder, ...] = ()
+    """What of ``holders`` is in a thread's own list of files only: a look that does not ask for threads misses it."""
 
     def owners_of(self, inode: int) -> tuple[int, ...]:
         """The pids that have this socket open."""
@@ -71,9 +73,12 @@ def parse_open_files(section: Section) -> OpenFiles | Unknown:
     listed: set[int] = set()
     partial = False
     here: int | None = None
+    is_thread = False
+    shared: set[tuple[int, str]] = set()
     for line in section.text.split("\n"):
         if header := HEADER.match(line):
             here = int(header.group(1))
+            is_thread = header.group(2) is not None
             listed.add(here)
         elif here is not None and (owner := OWNER.match(line)):
             owners.setdefault(here, int(owner.group(1)))
@@ -81,6 +86,7 @@ def parse_open_files(section: Section) -> OpenFiles | Unknown:
             partial = partial or "ermission denied" in line
         elif here is not None and (device := DEVICE.search(line)):
             devices.setdefault(here, set()).add(device.group(1))
+            shared |= set() if is_thread else {(here, device.group(1))}
         elif here is not None and (socket := SOCKET.search(line)):
             sockets.append((int(socket.group(1)), here))
         elif here is not None and (log := LAUNCH_LOG.search(line)):
@@ -90,4 +96,7 @@ def parse_open_files(section: Section) -> OpenFiles | Unknown:
     # Process 1 is always there. Where /proc hides other users' processes (hidepid), nobody refuses: it is missing.
     partial = partial or 1 not in listed
     holders = tuple(Holder(pid, frozenset(names)) for pid, names in sorted(devices.items()))
-    return OpenFiles(holders, tuple(dict.fromkeys(sockets)), partial, tuple(dict.fromkeys(launches)), owners)
+    alone = {pid: frozenset(name for name in names if (pid, name) not in shared) for pid, names in devices.items()}
+    apart = tuple(Holder(pid, names) for pid, names in sorted(alone.items()) if names)
+    found = (holders, tuple(dict.fromkeys(sockets)), partial, tuple(dict.fromkeys(launches)))
+    return OpenFiles(*found, owners=owners, apart=apart)

@@ -14,11 +14,15 @@ from hosts.sudo import refusal
 from hosts.transport.base import CommandTimeout, LinkLost, SudoRefused, Transport, no_tick
 
 """The cards' memory and nothing else: the cheapest look there is."""
-SERVING = ("host", "gpus", "apps", "procs", "uids", "fds", "listeners", "markers", "pids")
+SERVING = ("host", "gpus", "apps", "procs", "uids", "fds", "threads", "listeners", "markers", "pids")
 EVERYTHING = (*SERVING, "devices", "nspids", "disk")
 USABLE = ("usable",)
-"""Whether the cards can be used at all. Dear: a watch has it in its first look only."""
-ALL_SECTIONS = frozenset({*EVERYTHING, *USABLE, "memory", "port", "users", *AGAIN})
+"""Whether the cards can be used at all."""
+HOLDERS = ("threads", "apps")
+"""Who else holds the cards than those whose files say so: threads with files of their own, and the driver's word."""
+ONCE = (*USABLE, *HOLDERS)
+"""Dear: a watch has them in its first look only."""
+ALL_SECTIONS = frozenset({*EVERYTHING, *ONCE, "memory", "port", "users", *AGAIN})
 SMI_SECTIONS = frozenset({"gpus", "apps", "memory", *AGAIN})
 MOST_BEFORE = 4096
 SILENCE_SECONDS = 20.0
@@ -134,7 +138,7 @@ def _watch_here(
     while time.monotonic() < end:
         due = time.monotonic() + every
         yield probe(transport, sections=sections, timeout=SILENCE_SECONDS, ports=ports, pids=pids, tick=tick)
-        sections = [name for name in sections if name not in USABLE]
+        sections = [name for name in sections if name not in ONCE]
         tick()
         while (left := due - time.monotonic()) > 0:
             time.sleep(min(left, 0.5))

@@ -7,7 +7,8 @@
 # SECTIONS  comma-separated: host memory memory2 memory3 (read again, later) gpus apps devices procs uids nspids listeners port fds pids
 #           (port: could a server have those on which nobody listens? Needs listeners, and port.sh before this)
 #           users (names of the owners of pids) markers disk
-#           usable (the kernel's log, the device files, more of each card; dear, so a loop does it in its first look only)
+#           usable (the kernel's log, the device files, more of each card), threads (files of threads that have a list of
+#           their own; needs fds). These two and apps are dear, so a loop has them in its first look only
 # keys      port=N pid=N path=P (each may be repeated), every=MS for=SECONDS slot=NAME (repeat until then),
 #           eager=MS (the pause at first, for EAGER_SECONDS)
 
@@ -17,6 +18,7 @@ SMI_SECONDS=10
 LOCK_SECONDS=5
 EAGER_SECONDS=5
 MAX_PIDS=96
+MAX_THREADS=256
 MAX_COMMANDS=4194304
 GPU_FIELDS=index,uuid,pci.bus_id,memory.total,memory.used,memory.free,memory.reserved,utilization.gpu
 GPU_FIELDS=$GPU_FIELDS,temperature.gpu,power.draw,driver_version,mig.mode.current,display_active,name
@@ -156,13 +158,35 @@ query_cards() {
     case $section in
       memory*) query_gpus "$section" "$MEMORY_FIELDS" ;;
       gpus) query_gpus gpus "$GPU_FIELDS" ;;
-      apps)
-        begin apps
-        $SMI "--query-compute-apps=$APP_FIELDS" --format=csv,nounits 2>&1
-        done_with $?
-        ;;
+      apps) query_apps ;;
     esac
   done
+}
+
+query_apps() {
+  text=$($SMI "--query-compute-apps=$APP_FIELDS" --format=csv,nounits 2>&1)
+  status=$?
+  tell_groups
+  begin apps
+  printf '%s\n' "$text"
+  done_with "$status"
+}
+
+# Drivers from 535.113 to 570.133 tell the thread that opened the card for its process. /proc has threads by number too.
+tell_groups() {
+  named=
+  set -f
+  IFS=$LINES_ONLY
+  for line in $text; do
+    case ${line%%,*} in '' | *[!0-9]*) ;; *) named="$named /proc/${line%%,*}/status" ;; esac
+  done
+  IFS=$WORDS
+  set +f
+  [ -n "$named" ] || return 0
+  begin groups
+  # shellcheck disable=SC2086  # a list
+  grep -H '^Tgid:' $named 2>/dev/null
+  done_with 0
 }
 
 refuse_cards() {
@@ -349,6 +373,7 @@ look_at_files() {
   [ -n "$sockets" ] && held="$held| -> socket:.(${sockets#|})\]"
   threads=
   case $procs in '' | *') Z '*) see_headless ;; esac
+  asked threads && see_apart
   # shellcheck disable=SC2086  # patterns and lists that are meant to be split
   # -q: a file's name may hold line breaks. -an: ".." is the process itself, with its user; the links' own user says
   # nothing, for whoever forbids that his memory is dumped makes them look like root's.
@@ -372,6 +397,21 @@ see_headless() {
   for leader in $(grep -ls ') Z ' /proc/[0-9]*/stat); do
     threads="$threads ${leader%/stat}/task/[0-9]*/fd"
   done
+}
+
+# A thread may have left the list of open files that its process shares (unshare(2)). How many there are in a list is the
+# size of its directory (Linux 6.2): the threads whose number is another than their process's. All files of all threads
+# would take seconds. What this misses, for an equal number or an older kernel, the driver's own list (apps) has.
+see_apart() {
+  threads="$threads $(stat -c '%s %n' /proc/[0-9]*/task/[0-9]*/fd 2>/dev/null | awk -F '[ /]' -v most="$MAX_THREADS" '
+    $4 == $6 { whole[$4] = $1 }
+    { size[$4 "/task/" $6] = $1 }
+    END {
+      for (thread in size) {
+        split(thread, part, "/")
+        if (size[thread] != whole[part[1]] && most-- > 0) print "/proc/" thread "/fd"
+      }
+    }')"
 }
 
 remember() {
@@ -549,7 +589,11 @@ watch() {
   end=$((up + FOR))
   while still_mine; do
     look "$@"
-    asked usable && SECTIONS="${SECTIONS%%usable*}${SECTIONS##*usable}"
+    for section in usable threads apps; do
+      asked "$section" || continue
+      SECTIONS=,$SECTIONS,
+      SECTIONS="${SECTIONS%%",$section,"*},${SECTIONS##*",$section,"}"
+    done
     seconds_up
     [ "$up" -lt "$end" ] || break
     pause

@@ -23,6 +23,7 @@ LIMIT_LINE = re.compile(r"^(Max [a-z ]+?)  +(\d+|unlimited) +(\d+|unlimited)(?: 
 OWN_LIMIT = re.compile(r"^/proc/self/limits:(.*)$", re.ASCII | re.M)
 ARGUMENT = re.compile(rb"\n?/proc/(\d+)/cmdline:(.*)\Z", re.S)
 # From the beginning of the record: what the value itself holds may look like another process's record.
+GROUP_LINE = re.compile(r"^/proc/(\d+)/status:Tgid:\s+(\d+)$", re.ASCII | re.M)
 MARKER = re.compile(rb"(?:grep: [^\n]*\n|\n)*/proc/(\d+)/environ:RELAUNCH_LAUNCH_ID=([\x21-\x7e]{1,128})\Z")
 
 
@@ -189,6 +190,11 @@ def parse_owners(section: Section) -> dict[int, str]:
 def parse_nspids(section: Section) -> dict[int, tuple[int, ...]]:
     """pid here -> all its pids, from this namespace to the innermost one."""
     return {int(pid): tuple(map(int, chain.split())) for pid, chain in NSPID_LINE.findall(section.text)}
+
+
+def parse_groups(section: Section) -> dict[int, int]:
+    """Thread or process -> its process."""
+    return {int(thread): int(process) for thread, process in GROUP_LINE.findall(section.text)}
 
 
 def parse_markers(section: Section) -> dict[int, str] | Unknown:

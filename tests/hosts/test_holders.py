@@ -30,6 +30,16 @@ def test_other_files_of_that_name_are_not() -> None:
     assert read(fd(1, "/root/log"), fd(1, f"{LOG}.old"), fd(1, "/srv/.relaunch/x/1/launches/y/log")).launches == ()
 
 
+DEVICE, OTHER = "/dev/nvidia0", "/dev/nvidia1"
+
+
+def test_what_a_thread_alone_has_open_is_its_processs_and_is_told_apart() -> None:
+    """As `ls` lists it over a process and one of its threads that has left the list it shared."""
+    files = read(fd(3, OTHER), "", "/proc/10/task/12/fd:", fd(3, OTHER), fd(4, DEVICE), "/proc/11/fd:", fd(3, DEVICE))
+    assert [(holder.pid, holder.cards) for holder in files.holders] == [(10, {0, 1}), (11, {0})]
+    assert [(holder.pid, holder.cards) for holder in files.apart] == [(10, {0})]
+
+
 def test_where_not_even_process_1_is_listed_others_are_hidden() -> None:
     assert read().partial
     whole = parse_open_files(Section("fds", b"/proc/1/fd:\n/proc/10/fd:\n", 0))

@@ -230,6 +230,62 @@ def test_held_memory_and_its_holder_are_seen(machine: LabMachine, holding: int) 
     assert isinstance(facts.processes, ProcessTable) and holding in facts.processes.by_pid
 
 
+APART = """
+import ctypes, os, sys, threading, time
+def leave():
+    ctypes.CDLL(None).unshare(0x400)  # CLONE_FILES
+    os.open("/dev/null", os.O_RDONLY)
+    print(threading.get_native_id(), flush=True)
+    time.sleep(60)
+threading.Thread(target=leave, daemon=True).start()
+sys.stdin.read()
+"""
+
+
+def test_a_thread_that_has_left_the_list_of_files_is_listed_and_no_other(gpu_directory: Path) -> None:
+    """By the size of the directories, which has been the number of files since Linux 6.2."""
+    with subprocess.Popen([sys.executable, "-c", APART], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        thread = int(child.stdout.readline())
+        answer = subprocess.run(
+            ["sh", *probe_argv(["fds", "threads"])[1:]],
+            input=probe_stdin("abc", ["fds", "threads"]),
+            capture_output=True,
+            timeout=20,
+            check=True,
+        ).stdout.decode()
+        child.kill()
+    if Path("/proc/self/task/" + str(os.getpid()) + "/fd").stat().st_size == 0:
+        pytest.skip("this kernel does not tell how many files are open")
+    assert f"/proc/{child.pid}/task/{thread}/fd:" in answer
+    assert f"/proc/{child.pid}/task/{child.pid}/fd:" not in answer
+
+
+@pytest.mark.parametrize("kind", ["smi", "local"])
+def test_the_number_of_a_thread_is_told_for_its_process(gpu_directory: Path, kind: str) -> None:
+    script = """
+import sys, threading
+from lab.gpus import hold
+def take():
+    hold.take(0, mib=10)
+    print("held", flush=True)
+    threading.Event().wait()
+threading.Thread(target=take, daemon=True).start()
+sys.stdin.read()
+"""
+    state.set_fault(gpu_directory, "thread-ids")
+    environment = {**os.environ, "FAKEGPU_DIR": str(gpu_directory)}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", script], env=environment, **pipes) as child:  # type: ignore[call-overload]
+        assert child.stdout.readline() == b"held\n"
+        machine = LabMachine(gpu_directory, kind=kind)
+        raw = machine.run(["nvidia-smi", "--query-compute-apps=pid", "--format=csv,noheader"], timeout=20).stdout
+        apps = look(machine).apps
+        child.kill()
+    assert int(raw) != child.pid, "the driver tells the thread"
+    assert not isinstance(apps, Unknown) and [app.pid for app in apps.apps] == [child.pid]
+
+
 def test_a_hung_driver_is_unknown_within_its_time(gpu_directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hosts.nvml.DEADLINE_SECONDS", 1.0)
     state.set_fault(gpu_directory, "hang 60")
@@ -332,14 +388,18 @@ def _ticks_since_boot() -> int:
     return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
 
 
-def test_only_the_first_look_of_a_watch_reads_the_kernels_log(sshd: Sshd) -> None:
+def test_only_the_first_look_of_a_watch_asks_what_is_dear(sshd: Sshd) -> None:
     link = sshd.connect()
-    looks = watch(link, sections=["host", "usable", "memory"], every=0.05, slot=f"test-kernel-{os.getpid()}")
+    sections = ["host", "usable", "memory", "apps", "fds", "threads"]
+    looks = watch(link, sections=sections, every=0.05, slot=f"test-kernel-{os.getpid()}")
     first, *rest = [next(looks) for _ in range(3)]
     link.close()
     assert not isinstance(first.nodes, Unknown)
-    assert [facts.nodes for facts in rest] == [NOT_ASKED, NOT_ASKED]
-    assert not any(isinstance(facts.host, Unknown) for facts in rest), "the other sections still come"
+    assert first.apps is not NOT_ASKED
+    assert [facts.nodes for facts in rest] == [NOT_ASKED, NOT_ASKED] == [facts.apps for facts in rest]
+    assert not any(isinstance(facts.host, Unknown) or isinstance(facts.files, Unknown) for facts in rest), (
+        "the other sections still come"
+    )
 
 
 def test_a_newer_watch_ends_the_older_one(sshd: Sshd) -> None:

@@ -6,7 +6,7 @@ import re
 from functools import partial
 
 from hosts.probe.probe import script
-from tests.verdicts.looks import AT_ONCE
+from tests.verdicts.looks import AT_ONCE, odd
 from tests.verdicts.scene import Scene
 from tests.verdicts.situation import ALL, FREE, LOCAL, NOT_FREE, PCT, SSH, UNMEASURED, Outcome, Table
 
@@ -129,6 +129,18 @@ def hidden_stranger(s: Scene) -> Outcome:
 def thread_ids(s: Scene) -> Outcome:
     s.stranger(0, 3000)
     return told(("thread-ids",), s)
+
+
+@row("only one thread of a stranger has the card open, and its number is told", NOT_FREE, "holds GPU")
+def thread_of_thread(s: Scene) -> Outcome:
+    odd(s, "thread-files", 10)
+    return told(("thread-ids",), s)
+
+
+@row("only one thread of a stranger has the card open, and processes are not told", NOT_FREE, "holds GPU")
+def hidden_thread(s: Scene) -> Outcome:
+    odd(s, "thread-files", 10)
+    return told(("hide",), s)
 
 
 @row("the card is lost, and a stranger holds it", NOT_FREE, "holds", on=ALL)

@@ -30,11 +30,19 @@ def plain_login_held(s: Scene) -> Outcome:
     return s.look()
 
 
+@row("a plain login, root's process holds no more than the limit, and the driver tells of it", NOT_FREE, "holds GPU 0")
+def plain_login_told(s: Scene) -> Outcome:
+    log_in_plainly(s)
+    s.stranger(0, 10)
+    return s.look()
+
+
 @row("a plain login, root's process holds no more than the limit", FREE, "may not see", harmless="10 MiB|open file")
 def plain_login_hidden(s: Scene) -> Outcome:
     """The rule says so: what may not be looked for does not count against memory at its baseline."""
     log_in_plainly(s)
     s.stranger(0, 10)
+    s.gpu("hide")
     return s.look()
 
 

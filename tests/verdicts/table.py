@@ -16,7 +16,6 @@ ROWS: list[Situation] = [
 assert len({row.key for row in ROWS}) == len(ROWS), "two rows have one key"
 
 MISSING = {
-    "only one thread of a stranger has the card open, with little memory": "the driver is not asked for processes",
     "a server under a systemd unit or docker": "needs machines with systemd: tests/managers has them",
     "a loop that starts the server again: it is named and left alone": "its number is new each time: tests/managers",
     "device files that only a container misses": "they come back only when it is started anew: tests/faults",

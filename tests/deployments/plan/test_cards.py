@@ -1,11 +1,13 @@
 """Memory and holders of the deployment's cards, and of no others."""
 
+from dataclasses import replace
+
 import pytest
 
 from deployments.decisions.verify import HolderSeen
-from deployments.plan.cards import Card, Held, cards_seen, holders, memory_of, memory_on, pids_inside
+from deployments.plan.cards import Card, Held, cards_seen, holders, memory_of, memory_on, pids_inside, with_those_of
 from deployments.plan.sharing import Rules
-from hosts.probe.frames import Unknown
+from hosts.probe.frames import NOT_ASKED, Unknown
 from tests.deployments.machine import CARDS, Machine, Proc, idle_machine, serving_machine
 
 LABELS = {uuid: f"GPU {n}" for n, uuid in enumerate(CARDS)}
@@ -238,3 +240,69 @@ def test_memory_on_one_card() -> None:
     machine = serving_machine()
     assert memory_on(machine.facts(), [101, 102], CARDS[0]) == 39_000
     assert memory_on(machine.facts(), [103], CARDS[0]) is None
+
+
+# --- Those that no list of files shows: by the driver's word, and by a thread's own list
+
+HEAD = "pid, gpu_uuid, used_gpu_memory [MiB], process_name"
+
+
+def told(*rows: str, groups: str = "") -> Machine:
+    """The driver tells these rows, and process 9 has no file of a card open."""
+    machine = idle_machine().add(Proc(9, 90, "trainer"))
+    machine.broken["apps"] = "\n".join([HEAD, *rows]) + "\n"
+    machine.broken["groups"] = groups
+    return machine
+
+
+@pytest.mark.parametrize(
+    ("row", "found"),
+    [
+        (f"9, {CARDS[0]}, 10, python3", [9]),
+        (f"9, {CARDS[0]}, [N/A], ./train, py", [9]),
+        (f"9, {CARDS[1]}, 10, python3", []),
+        (f"9, {CARDS[0]}, 10, [Not Found]", []),
+        (f"31999, {CARDS[0]}, 10, python3", []),
+        (f"[Insufficient Permissions], {CARDS[0]}, [Insufficient Permissions], [Insufficient Permissions]", []),
+    ],
+    ids=["told", "size not known", "another card", "without a name", "nobody by that number", "refused"],
+)
+def test_who_the_driver_says_uses_the_card_holds_it(row: str, found: list[int]) -> None:
+    """One whose name it does not know may be numbered as the node numbers it, where that is another process."""
+    assert held(told(row), labels=FIRST) == found
+
+
+def test_a_threads_number_stands_for_its_process() -> None:
+    """As drivers from 535.113 to 570.133 tell it."""
+    machine = told(f"12, {CARDS[0]}, 10, python3", groups="/proc/12/status:Tgid:\t9\n")
+    assert held(machine, labels=FIRST) == [9]
+    assert memory_of(machine.facts(), {9}) == {9: 10}
+    assert held(machine, labels=FIRST, ours={(9, 90)}) == []
+
+
+def test_who_is_told_in_both_ways_is_named_once() -> None:
+    machine = told(f"9, {CARDS[0]}, 10, python3").add(Proc(9, 90, "trainer", cards=(0, 1)))
+    found = holders(machine.facts(), labels=LABELS)
+    assert isinstance(found, Held) and [holder.cards for holder in found.strangers] == [("GPU 0", "GPU 1")]
+
+
+def apart(machine: Machine) -> Machine:
+    """A thread of process 9 alone has the first card's file open."""
+    files = str(machine.sections()["fds"])
+    machine.broken["fds"] = f"{files}/proc/9/task/12/fd:\nlrwx------ 1 0 0 64 Jan 1 00:00 4 -> /dev/nvidia0\n"
+    return machine
+
+
+@pytest.mark.parametrize("way", ["files", "driver"])
+def test_later_looks_of_a_loop_know_whom_the_first_has_found(way: str) -> None:
+    machine = apart(told()) if way == "files" else told(f"9, {CARDS[0]}, 10, python3")
+    first = machine.facts()
+    machine.broken.pop("fds", None)
+    later = replace(machine.facts(), apps=NOT_ASKED)
+    assert holders(later, labels=FIRST) == Held(())
+    found = holders(with_those_of(first, later), labels=FIRST)
+    assert isinstance(found, Held) and [holder.pid for holder in found.strangers] == [9]
+    for gone in ({}, {9: Proc(9, 99, "another")}):
+        machine.procs = gone
+        left = replace(machine.facts(), apps=NOT_ASKED)
+        assert holders(with_those_of(first, left), labels=FIRST) == Held(())
