@@ -6,8 +6,10 @@ deadline. This is the only place that imports pynvml.
 """
 
 import contextlib
+import fcntl
 import os
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -15,6 +17,7 @@ from typing import Any
 
 import pynvml
 
+from hosts.probe import cardlock
 from hosts.probe.frames import Frame, Section, parse_frame
 from hosts.transport.base import CommandTimeout, Transport, no_tick
 
@@ -109,11 +112,42 @@ def main(argv: Sequence[str]) -> int:
     token, sections = argv[0], argv[1].split(",")
     out = sys.stdout.buffer
     out.write(f"\n@relaunch {token} begin\n".encode())
-    for name, (text, status) in _answers(sections).items():
+    answers = _answers(sections) if _lock_cards() else _busy(sections)
+    for name, (text, status) in answers.items():
         out.write(f"\n@relaunch {token} section {name}\n{text}\n@relaunch {token} status {status}\n".encode())
     out.write(f"\n@relaunch {token} end\n".encode())
     out.flush()
     return 0
+
+
+def _busy(asked: Sequence[str]) -> dict[str, tuple[str, int]]:
+    return {name: (cardlock.BUSY, cardlock.BUSY_STATUS) for name in asked if name in SECTIONS}
+
+
+def _lock_cards() -> bool:
+    """One question to the driver at a time on this machine. Whoever hangs in it keeps the lock, killed or not.
+
+    False when another has it for longer. Without a place for the lock nobody is kept out.
+    """
+    found = next((lock for place in cardlock.PLACES if (lock := _opened(place / cardlock.NAME)) >= 0), -1)
+    end = time.monotonic() + cardlock.SECONDS
+    while found >= 0:
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(found, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break  # it stays open until this process has ended
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def _opened(lock: Path) -> int:
+    """The file, made when it is not there, or -1. Nobody needs to write it."""
+    with contextlib.suppress(OSError):
+        os.close(os.open(lock, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o644))
+    with contextlib.suppress(OSError):
+        return os.open(lock, os.O_RDONLY | os.O_CLOEXEC) if lock.is_file() else -1
+    return -1
 
 
 def _answers(asked: Sequence[str]) -> dict[str, tuple[str, int]]:

@@ -111,8 +111,7 @@ tell_reading() {
 }
 
 read_memory() {
-    LOCK=/run/lock/relaunch-nvidia-smi.lock
-    [ ! -r "$LOCK" ] || { exec 8< "$LOCK" && flock -n 8; } &&
+    lock_cards 0 &&
         timeout -k 1 5 nvidia-smi --query-gpu=uuid,memory.used --format=csv,noheader,nounits
     mv "$READING.new" "$READING"
 }

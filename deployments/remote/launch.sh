@@ -111,8 +111,14 @@ END
     return 1
 }
 
+read_cards() {
+    lock_cards "$CARDS_PATIENCE" || { echo 'another nvidia-smi is still running'; return; }
+    timeout -k 2 10 nvidia-smi --query-gpu=uuid,memory.used,memory.free,index --format=csv,noheader,nounits 2>&1 9>&-
+}
+
+CARDS_PATIENCE=5
 if [ -n "$LIMITS$NEEDS$MUSTS" ]; then
-    READING=$(timeout -k 2 10 nvidia-smi --query-gpu=uuid,memory.used,memory.free,index --format=csv,noheader,nounits 2>&1)
+    READING=$(read_cards)
     for WORD in $LIMITS; do
         measure "${WORD%=*}" USED || continue
         [ "$USED" -le "${WORD#*=}" ] || [ "$FORCE" = 1 ] || { say notfree "${WORD%=*}" "$USED" "${WORD#*=}"; exit 0; }

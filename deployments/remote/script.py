@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from hosts.probe.cardlock import script as lock_script
 from hosts.probe.port import script as try_port
 
 HERE = Path(__file__).parent
@@ -49,13 +50,14 @@ class Script:
 
 @cache
 def _part(name: str) -> str:
-    return try_port() if name == "port" else (HERE / f"{name}.sh").read_text()
+    shared = {"port": try_port, "cardlock": lock_script}
+    return shared[name]() if name in shared else (HERE / f"{name}.sh").read_text()
 
 
 def build(*parts: str, values: Mapping[str, object]) -> Script:
     """Put a script together from the ``.sh`` files ``parts``, with ``values`` assigned at its top.
 
-    ``port`` is the probe's file, which tries a port.
+    ``port`` is the probe's file, which tries a port; its ``cardlock`` comes with every script.
 
     Raises ValueError for a value with a NUL, which no shell can hold.
     """
@@ -64,7 +66,16 @@ def build(*parts: str, values: Mapping[str, object]) -> Script:
     # One function, called in the last line: when it runs, all of the script has been read, and what is left
     # of stdin is its own (common.sh: end_with_stdin).
     body = "\n".join(
-        [*lines, "main() {", _part("process"), _part("common"), *(_part(part) for part in parts), "}", CALL]
+        [
+            *lines,
+            "main() {",
+            _part("process"),
+            _part("cardlock"),
+            _part("common"),
+            *(_part(part) for part in parts),
+            "}",
+            CALL,
+        ]
     )
     return Script(body.encode(), token)
 

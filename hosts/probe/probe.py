@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 
+from hosts.probe.cardlock import script as lock_script
 from hosts.probe.facts import AGAIN, HostFacts, read_facts
 from hosts.probe.frames import FrameReader, parse_frame
 from hosts.probe.port import script as port_script
@@ -32,7 +33,7 @@ SILENCE_SECONDS = 20.0
 @cache
 def script() -> str:
     """The probe itself."""
-    return Path(__file__).with_name("probe.sh").read_text()
+    return f"{lock_script()}{Path(__file__).with_name('probe.sh').read_text()}"
 
 
 def probe(

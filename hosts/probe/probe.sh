@@ -79,7 +79,7 @@ $word $rest"
   done
 }
 
-# --- the cards: one nvidia-smi at a time on this machine, whoever asks
+# --- the cards: one nvidia-smi at a time on this machine, whoever asks (cardlock.sh)
 
 find_smi() {
   for SMI in nvidia-smi /usr/bin/nvidia-smi /usr/local/bin/nvidia-smi /usr/lib/wsl/lib/nvidia-smi; do
@@ -90,19 +90,6 @@ find_smi() {
   done
   SMI=
   return 1
-}
-
-open_lock() {
-  LOCK=
-  command -v flock >/dev/null 2>&1 || return 0
-  for place in /run/lock /tmp; do
-    file=$place/relaunch-nvidia-smi.lock
-    [ -e "$file" ] || (set -C; umask 022; : >"$file") 2>/dev/null
-    if [ -f "$file" ] && [ -r "$file" ]; then
-      LOCK=$file
-      return 0
-    fi
-  done
 }
 
 # What the driver says of a card's own health goes into the query of its memory: another nvidia-smi would be dear.
@@ -209,18 +196,12 @@ look_at_cards() {
     return 0
   fi
   choose_health_fields
-  open_lock
-  if [ -z "$LOCK" ]; then
+  if lock_cards "$LOCK_SECONDS"; then
     query_cards
-    return 0
+  else
+    refuse_cards 'another nvidia-smi is still running' 75
   fi
-  {
-    if flock -w "$LOCK_SECONDS" 9 2>/dev/null || flock -n 9 2>/dev/null; then
-      query_cards
-    else
-      refuse_cards 'another nvidia-smi is still running' 75
-    fi
-  } 9<"$LOCK"
+  exec 8<&-
 }
 
 # Which device file is which card: nvidia-smi's index counts only the cards that can be opened from here.
