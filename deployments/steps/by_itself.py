@@ -100,8 +100,8 @@ def _by(standing: StandingApproval) -> Right | None:
 
 def approve(ctx: StepContext, made: Plan, right: Right, *, title: str) -> None:
     """Store the plan with its approval: a gate that is answered already, and its audit entry."""
-    tell_requests(ctx, made)
-    launch = ctx.live_launch()
+    tell_requests(ctx.stopped, made)
+    launch = ctx.stopped.live_launch()
     plan, previous = ctx.log.hide_in(made.data), launch.revision if launch is not None else None
     now = timezone.now()
     choice = {"key": "approve", "label": "Approved without asking", "action": right.action, "danger": False}

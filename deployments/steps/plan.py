@@ -11,12 +11,13 @@ from typing import Any
 from django.utils import timezone
 
 from deployments.lifecycle import BESIDE_THE_SERVER, JobKind
-from deployments.models import Gate
+from deployments.models import Gate, StandingApproval
 from deployments.plan.collect import plan_for, tell_requests
 from deployments.plan.plan import CannotPlan, Plan, what_changed, who_left
 from deployments.steps import by_itself, when_idle
 from deployments.steps.approval import answer_stands
 from deployments.steps.base import GateOpened, StepContext, StepFailed
+from hosts.transport.base import TransportError
 
 TITLES = {
     JobKind.RESTART: "Approve and restart",
@@ -37,10 +38,7 @@ def plan(ctx: StepContext) -> None:
         when_idle.heed_window(ctx, later)
     else:
         ctx.say(f"Looking at {ctx.host} to make the plan.")
-    made = make(ctx)
-    if later is not None:
-        when_idle.refuse_if_changed(ctx, later, made)
-        when_idle.heed_requests(ctx, later)
+    made = make(ctx) if later is None else _look_for_later(ctx, later)
     _refuse_if_blocked(made)
     title = f"{TITLES[JobKind(ctx.job.kind)]} {_what(ctx)}?"
     if (right := by_itself.right_to(ctx, made)) is not None:
@@ -48,6 +46,17 @@ def plan(ctx: StepContext) -> None:
         ctx.finish(f"{right.words}.")
         return
     raise ask_for_approval(ctx, made, title=title)
+
+
+def _look_for_later(ctx: StepContext, later: StandingApproval) -> Plan:
+    """The plan of now, which is the approved one, while no request runs. Raises GateOpened until that is seen."""
+    try:
+        made = make(ctx)
+    except (TransportError, StepFailed) as error:  # what could not be seen has not changed
+        raise when_idle.not_seen(ctx, later, str(error)) from error
+    when_idle.refuse_if_changed(ctx, later, made)
+    when_idle.heed_requests(ctx, later)
+    return made
 
 
 def _what(ctx: StepContext) -> str:

@@ -15,6 +15,7 @@ from deployments.plan.collect import running_requests
 from deployments.plan.plan import Plan, what_changed
 from deployments.steps.base import GateOpened, StepContext, StepFailed
 from hosts.probe.frames import Unknown
+from hosts.transport.base import TransportError
 
 KIND = StandingKind.WHEN_IDLE.value
 LOOK_EVERY = timedelta(seconds=30)
@@ -72,17 +73,36 @@ def refuse_if_changed(ctx: StepContext, later: StandingApproval, made: Plan) -> 
 
 def heed_requests(ctx: StepContext, later: StandingApproval) -> None:
     """Raises GateOpened until no request has run for long enough. What cannot be counted is not nothing."""
-    with ctx.link() as transport:
-        running = running_requests(ctx, transport)
+    running = _running(ctx)
     quiet = ctx.step.data.get("quiet_looks", 0) + 1 if running == 0 else 0
     if isinstance(running, Unknown):
         said = f"How many requests run could not be seen: {running.reason}"
     else:
         said = f"{running} request{'' if running == 1 else 's'} ran at the last look."
-    ctx.remember(quiet_looks=quiet, last_look=said)
     if quiet < QUIET_LOOKS:
-        raise _wait(ctx, later, until=min(timezone.now() + LOOK_EVERY, _end(later)), said=said)
+        raise _look_later(ctx, later, quiet=quiet, said=said)
+    ctx.remember(quiet_looks=quiet, last_look=said)
     close(ctx, answer="idle")
+
+
+def _running(ctx: StepContext) -> int | Unknown:
+    """Of the server that would be stopped: in a replacement the one that goes."""
+    ending = ctx.stopped
+    try:
+        with ending.link() as transport:
+            return running_requests(ending, transport)
+    except TransportError as error:
+        return Unknown(str(error))
+
+
+def not_seen(ctx: StepContext, later: StandingApproval, reason: str) -> GateOpened:
+    """The host could not be looked at: that is no change. The job waits on, to its deadline; ``raise`` it."""
+    return _look_later(ctx, later, quiet=0, said=f"{ctx.host} could not be looked at: {reason}")
+
+
+def _look_later(ctx: StepContext, later: StandingApproval, *, quiet: int, said: str) -> GateOpened:
+    ctx.remember(quiet_looks=quiet, last_look=said)
+    return _wait(ctx, later, until=min(timezone.now() + LOOK_EVERY, _end(later)), said=ctx.log.hide(said))
 
 
 def _wait(ctx: StepContext, later: StandingApproval, *, until: datetime, said: str = "") -> GateOpened:
