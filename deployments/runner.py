@@ -334,7 +334,7 @@ def _end(
 def _out_of_router(job: Job, state: JobState) -> tuple[str, dict[int, dict[str, Any]]]:
     """That users do not reach a deployment through its router, in a sentence, and how that is kept from now on."""
     said, marks = "", {}
-    for row in Deployment.objects.filter(pk__in=[one.pk for one in job.subjects]):  # as they are now
+    for row in Deployment.objects.filter(pk__in=[one.pk for one in job.subjects]).order_by("pk"):  # as they are now
         mark = row.out_of_router
         if not mark or job.kind == JobKind.BENCHMARK:
             continue

@@ -84,9 +84,10 @@ def store_job(job: Job, deployment: Deployment, *, given: dict[str, Any], actor:
     job.deployment, job.deployment_name = deployment, deployment.name
     job.ring_at = timezone.now() + RING_AGAIN
     with transaction.atomic():
-        if job.replaces is not None and Deployment.locked(job.replaces.pk).active_job is not None:
+        rows = {row.pk: row for row in Deployment.locked_together(one.pk for one in job.subjects)}
+        if job.replaces is not None and rows[job.replaces.pk].active_job is not None:
             raise _busy(job.replaces)
-        _insert(job, placement=Deployment.locked(deployment.pk).placement, given=given)
+        _insert(job, placement=rows[deployment.pk].placement, given=given)
         detail = {"job": job.pk, "revision": str(job.revision), "reason": job.reason, **given}
         detail |= {"replaces": job.replaces.name} if job.replaces is not None else {}
         audit.record(f"ask for {job.kind}", actor=actor, target=deployment, detail=detail, address=address)
