@@ -250,7 +250,7 @@ def _choices(ctx: StepContext, seen: Round, again: _Again) -> list[dict[str, Any
         "key": "again",
         "label": "Look again",
         "action": "ask",
-        "detail": "Waits by measuring, up to the same limits.",
+        "detail": "Everything is measured again, for as long as before.",
     }
     leave = {"key": "leave", "label": "Leave it stopped", "action": "ask", "detail": f"{ctx.deployment} stays down."}
     kill = {
@@ -259,7 +259,8 @@ def _choices(ctx: StepContext, seen: Round, again: _Again) -> list[dict[str, Any
         "action": "confirm_kill",
         "danger": True,
         "needs_reason": True,
-        "detail": f"SIGKILL to exactly {numbers}, each if it is still the same process. Their work is lost.",
+        "detail": f"Ends by force (SIGKILL) exactly {numbers}, each only if it is still the same process. Their work "
+        "is lost.",
     }
     anyway = {
         "key": "anyway",
@@ -281,8 +282,8 @@ def _choices(ctx: StepContext, seen: Round, again: _Again) -> list[dict[str, Any
         "action": "confirm_kill",
         "danger": True,
         "needs_reason": True,
-        "detail": f"SIGKILL to exactly {_processes(each.process.pid for each in again.left)}, each if it is still the "
-        "same process.",
+        "detail": f"Ends by force (SIGKILL) exactly {_processes(each.process.pid for each in again.left)}, each only "
+        "if it is still the same process.",
     }
     if seen.holders:
         look["label"] = "Ask the owner, then look again"

@@ -101,7 +101,12 @@ def ask_for_approval(ctx: StepContext, made: Plan, *, title: str, changed: list[
                 "danger": bool(made.data["stops"]),
                 "detail": _cost(ending, made.data),
             },
-            {"key": "discard", "label": "Discard this plan", "action": "ask", "detail": "Nothing is done."},
+            {
+                "key": "discard",
+                "label": "Discard this plan",
+                "action": "ask",
+                "detail": "The job ends; nothing is stopped or started.",
+            },
         ],
         plan_hash=made.hash,
         expires_in=timedelta(minutes=ctx.deployment.approval_minutes),

@@ -22,7 +22,7 @@ from deployments.decisions.stop_ladder import (
     Who,
     decide,
 )
-from deployments.lifecycle import LIVE_LAUNCH, CheckStatus, EffectKind, LaunchState
+from deployments.lifecycle import LIVE_LAUNCH, CheckStatus, EffectKind, JobKind, LaunchState
 from deployments.models import Launch
 from deployments.plan.cards import pids_inside
 from deployments.plan.collect import look_at_node
@@ -246,14 +246,15 @@ def _ask_to_kill(ctx: StepContext, rung: Rung, living: Living) -> GateOpened:
     ]
     policy, node = ctx.deployment, ctx.host.machine
     if rung == Rung.KILL:
-        title, after = "The server did not end on SIGTERM. Kill it?", f"{policy.term_seconds} s after SIGTERM"
+        title, after = "The server did not end when told to. Kill it?", f"{policy.term_seconds} s after SIGTERM"
         detail, seconds = "SIGKILL to exactly the processes above; running requests are lost.", policy.term_seconds
         label = "Kill these processes"
     else:
-        title = f"The server did not end on SIGKILL inside {ctx.host}. Kill it from {node}?"
+        title = f"The server could not be killed inside {ctx.host}. Kill it from {node}?"
         after, seconds = f"{policy.kill_seconds} s after SIGKILL inside the container", policy.kill_seconds
         detail = f"SIGKILL from {node} to exactly the processes above, under their numbers there."
         label = f"Kill these processes from {node}"
+    launched = "" if ctx.job.kind == JobKind.STOP else " and nothing is started"
     return ctx.ask(
         GATES[rung],
         title=title,
@@ -266,7 +267,7 @@ def _ask_to_kill(ctx: StepContext, rung: Rung, living: Living) -> GateOpened:
                 "key": "leave",
                 "label": "Leave it as it is",
                 "action": "ask",
-                "detail": "The job fails; nothing more is signalled and nothing is launched.",
+                "detail": f"The job ends; nothing more is killed{launched}. What still lives may end later.",
             },
         ],
     )

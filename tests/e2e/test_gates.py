@@ -134,7 +134,7 @@ def test_a_deaf_server_is_waited_for_left_and_killed(page: Page, gpu2: Host) -> 
     )
     begin(page, deployment="gate-deaf", kind="restart", reason="first start")
     steps.ends(page, "Succeeded")
-    title = "The server did not end on SIGTERM. Kill it?"
+    title = "The server did not end when told to. Kill it?"
 
     begin(page, deployment="gate-deaf", kind="restart", reason="it does not listen")
     steps.choose(page, title, "Wait another 1 s")
