@@ -18,7 +18,7 @@ from controlpanel.live import hints
 from controlpanel.refusal import Refused
 from controlpanel.templatetags.words import duration
 from deployments import tasks
-from deployments.lifecycle import GO_BACK, JobKind, JobState, ServiceState, StandingKind
+from deployments.lifecycle import GO_BACK, GateKind, JobKind, JobState, ServiceState
 from deployments.models import CardClaim, Deployment, Gate, Job, JobStep, Placement, PortClaim, Revision
 from deployments.steps.recipes import RECIPES
 
@@ -175,8 +175,8 @@ def wait_for(job: Job, why: str) -> Refused:
     match job.state:
         case JobState.WAITING:
             gate = job.open_gate
-            approval = gate is None or gate.kind == "plan"
-            if gate is not None and gate.kind == StandingKind.WHEN_IDLE:
+            approval = gate is None or gate.kind == GateKind.PLAN
+            if gate is not None and gate.kind == GateKind.WHEN_IDLE:
                 link = (job.get_absolute_url(), f"Open job {job.pk}")
                 return Refused(f"{why} Job {job.pk} waits until no request runs.", hint="Or cancel it.", link=link)
             doing = (

@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from controlpanel import audit
 from controlpanel.access import Action, may
-from deployments.lifecycle import EffectKind, JobKind
+from deployments.lifecycle import EffectKind, GateKind, JobKind
 from deployments.models import Gate, StandingApproval
 from deployments.plan.clean import why_not_clean
 from deployments.plan.collect import tell_requests
@@ -109,7 +109,7 @@ def approve(ctx: StepContext, made: Plan, right: Right, *, title: str) -> None:
         gate = Gate.objects.create(
             job=ctx.job,
             step=ctx.step,
-            kind="plan",
+            kind=GateKind.PLAN,
             title=title[:200],
             choices=[choice],
             plan_hash=made.hash,
@@ -137,7 +137,7 @@ def was_by_itself(ctx: StepContext) -> bool:
 
 
 def _approval(ctx: StepContext) -> Gate | None:
-    return ctx.job.gates.filter(kind="plan", answer="approve").order_by("-id").first()
+    return ctx.job.gates.filter(kind=GateKind.PLAN, answer="approve").order_by("-id").first()
 
 
 def refuse_if_revoked(ctx: StepContext) -> None:

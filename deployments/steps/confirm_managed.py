@@ -5,13 +5,12 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import Any
 
+from deployments.lifecycle import GateKind
 from deployments.plan.manager import Manager
 from deployments.plan.manager_warnings import must_confirm
 from deployments.plan.plan import Plan
 from deployments.steps.approval import answer_stands
 from deployments.steps.base import GateOpened, StepContext, StepFailed
-
-KIND = "manager"
 
 
 def confirm(ctx: StepContext, made: Plan) -> None:
@@ -20,7 +19,7 @@ def confirm(ctx: StepContext, made: Plan) -> None:
     if manager is None or not made.serving.processes or not must_confirm(manager, made.beside):
         return
     about = f"{made.hash} {manager}"
-    answer = ctx.answered(KIND)
+    answer = ctx.answered(GateKind.MANAGER)
     if answer is not None and answer.answer == "leave":
         raise StepFailed(
             f"{answer.answered_by_name} decided to leave the server as it is.",
@@ -70,4 +69,6 @@ def _ask(ctx: StepContext, made: Plan, manager: Manager, shown: str) -> GateOpen
     }
     leave = {"key": "leave", "label": "Leave it", "action": "ask", "detail": "The job ends; the server runs on."}
     evidence: list[dict[str, Any]] = [{"table": {"head": ["Process", "Command"], "rows": rows}}]
-    return ctx.ask(KIND, title=title, text=text, evidence=evidence, choices=[again, stop, leave], plan_hash=shown)
+    return ctx.ask(
+        GateKind.MANAGER, title=title, text=text, evidence=evidence, choices=[again, stop, leave], plan_hash=shown
+    )

@@ -13,7 +13,7 @@ from deployments.decisions.kill_offer import NO_BOOT, Again, Inside, KillOffer, 
 from deployments.decisions.port import Having, PortHolder
 from deployments.decisions.stop_ladder import Record
 from deployments.decisions.verify import CardSeen, HolderSeen, NotFree, Round, Unmeasured, Verdict
-from deployments.lifecycle import EffectKind, JobKind, ServiceState
+from deployments.lifecycle import EffectKind, GateKind, JobKind, ServiceState, StepName
 from deployments.models import Deployment, Gate
 from deployments.plan.cards import Held, memory_of, pids_inside
 from deployments.plan.collect import (
@@ -78,7 +78,7 @@ def ask(ctx: StepContext, verdict: Verdict, seen: Round, boot_id: str, *, record
         evidence.append({"table": {"head": HEAD, "rows": again.rows}})
     choices = _choices(ctx, seen, again)
     return ctx.ask(
-        "not free",
+        GateKind.NOT_FREE,
         title=_title(verdict, again),
         text=f"Nothing goes on until somebody decides, and nothing is measured while this question is open. When what "
         f"is in the way is gone, press “{choices[0]['label']}”.",
@@ -141,7 +141,7 @@ def _down_since(ctx: StepContext, seen: Round, again: _Again) -> datetime | None
     """When this job had ended the server, or since when it was known to be stopped; None where it may be up."""
     if again.spared.back or seen.survivors != ():
         return None
-    for step in ctx.job.steps.filter(name="stop").exclude(ended_at=None).order_by("position"):
+    for step in ctx.job.steps.filter(name=StepName.STOP).exclude(ended_at=None).order_by("position"):
         if step.data.get("processes"):
             return step.ended_at
     state = Deployment.objects.values("state", "state_since").get(pk=ctx.deployment.pk)

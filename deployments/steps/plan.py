@@ -10,7 +10,7 @@ from typing import Any
 
 from django.utils import timezone
 
-from deployments.lifecycle import BESIDE_THE_SERVER, JobKind
+from deployments.lifecycle import BESIDE_THE_SERVER, GateKind, JobKind
 from deployments.models import Gate, StandingApproval
 from deployments.plan.collect import plan_for, tell_requests
 from deployments.plan.plan import CannotPlan, Plan, what_changed, who_left
@@ -29,7 +29,7 @@ TITLES = {
 
 def plan(ctx: StepContext) -> None:
     """Make the plan and ask; once approved, go on."""
-    approval = ctx.answer("plan")
+    approval = ctx.answer(GateKind.PLAN)
     if approval is not None and approval.answer == "approve" and answer_stands(ctx, approval):
         ctx.finish(f"Approved by {approval.answered_by_name}.")
         return
@@ -89,7 +89,7 @@ def ask_for_approval(ctx: StepContext, made: Plan, *, title: str, changed: list[
     tell_requests(ending, made)
     launch = ending.live_launch()
     return ctx.ask(
-        "plan",
+        GateKind.PLAN,
         title=title,
         text="Nothing has been touched so far." if not ctx.job.touched else "",
         evidence=[{"text": f"Changed since the last plan: {text}."} for text in changed or []],
@@ -134,7 +134,7 @@ def _take_approval(ctx: StepContext, made: Plan) -> bool:
 
     That somebody else's process has left the cards since takes nothing from what was approved.
     """
-    newest = ctx.job.gates.filter(kind="plan").exclude(answered_at=None).order_by("-id").first()
+    newest = ctx.job.gates.filter(kind=GateKind.PLAN).exclude(answered_at=None).order_by("-id").first()
     if newest is None or newest.answer != "approve":
         return False
     left = who_left(newest.plan_hash, ctx.job.plan or {}, made.data)

@@ -22,7 +22,7 @@ from deployments.decisions.stop_ladder import (
     Who,
     decide,
 )
-from deployments.lifecycle import LIVE_LAUNCH, CheckStatus, EffectKind, JobKind, LaunchState
+from deployments.lifecycle import LIVE_LAUNCH, CheckStatus, EffectKind, GateKind, JobKind, LaunchState
 from deployments.models import Launch
 from deployments.plan.cards import pids_inside
 from deployments.plan.collect import look_at_node
@@ -37,7 +37,7 @@ from deployments.steps.signals import Living, Order
 from hosts.probe.frames import Unknown
 from hosts.transport.base import LinkLost
 
-GATES = {Rung.KILL: "kill", Rung.NODE_KILL: "kill from the node"}
+GATES = {Rung.KILL: GateKind.KILL, Rung.NODE_KILL: GateKind.NODE_KILL}
 """The kind of the gate before a rung that does not go by itself."""
 
 
@@ -201,7 +201,7 @@ def _send(ctx: StepContext, order: Order, *, climbed: Rung | None = None) -> Liv
     try:
         return signals.send(ctx, order, heard=heard)
     except signals.Rebooted:
-        agreed = ctx.answered("contact")
+        agreed = ctx.answered(GateKind.CONTACT)
         if agreed is None or agreed.answer != "go_on" or not answer_stands(ctx, agreed):
             raise LinkLost("The host has booted since the plan was made.") from None
         ctx.say("The host has booted since: the old processes cannot live any more.")

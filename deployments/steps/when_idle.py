@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from django.utils import timezone
 
-from deployments.lifecycle import StandingKind
+from deployments.lifecycle import GateKind
 from deployments.models import StandingApproval
 from deployments.plan.collect import running_requests
 from deployments.plan.plan import Plan, what_changed
@@ -17,7 +17,6 @@ from deployments.steps.base import GateOpened, StepContext, StepFailed
 from hosts.probe.frames import Unknown
 from hosts.transport.base import TransportError
 
-KIND = StandingKind.WHEN_IDLE.value
 LOOK_EVERY = timedelta(seconds=30)
 QUIET_LOOKS = 2
 """So often in a row no request must run: one look may fall between two requests of a chat."""
@@ -26,7 +25,7 @@ QUIET_LOOKS = 2
 def of_job(ctx: StepContext) -> StandingApproval | None:
     """The approval for later that this job has, until it is revoked; what waited for it is closed then."""
     row = ctx.job.later.order_by("-pk").first()
-    told = ctx.answer(KIND)
+    told = ctx.answer(GateKind.WHEN_IDLE)
     if told is not None and told.answer == "ask" and row is not None:
         ctx.job.later.filter(ended_at=None).update(ended_at=timezone.now(), ended_by_name=told.answered_by_name)
         row.refresh_from_db()
@@ -38,7 +37,7 @@ def of_job(ctx: StepContext) -> StandingApproval | None:
 
 def close(ctx: StepContext, *, answer: str) -> None:
     """Nobody is to decide any more whether to wait."""
-    open_gate = ctx.step.gates.filter(kind=KIND, answered_at=None).first()
+    open_gate = ctx.step.gates.filter(kind=GateKind.WHEN_IDLE, answered_at=None).first()
     if open_gate is not None:
         with ctx.writing():
             open_gate.close(answer=answer)
@@ -116,8 +115,8 @@ def _wait(ctx: StepContext, later: StandingApproval, *, until: datetime, said: s
         {"key": "ask", "label": "Ask anew now", "action": "approve", "detail": "The plan is made and asked anew."},
         {"key": "discard", "label": "Do not do it", "action": "ask", "detail": "The job ends; nothing was touched."},
     ]
-    opened = ctx.ask(KIND, title=title, text=text, choices=choices, ring_at=until, summary=said)
-    known = ctx.step.gates.filter(kind=KIND, answered_at=None).first()
+    opened = ctx.ask(GateKind.WHEN_IDLE, title=title, text=text, choices=choices, ring_at=until, summary=said)
+    known = ctx.step.gates.filter(kind=GateKind.WHEN_IDLE, answered_at=None).first()
     if known is not None:
         opened.gate = known
     return opened

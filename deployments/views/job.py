@@ -14,6 +14,7 @@ from controlpanel.access import Action, may, requires
 from controlpanel.forms import PLAIN_NUMBER
 from controlpanel.views.asking import asking
 from deployments import logreading, services
+from deployments.lifecycle import StepName
 from deployments.models import Gate, Job
 from deployments.views import board
 from deployments.views.gatecard import gate_card, why_is_missing
@@ -141,7 +142,7 @@ def _context(request: HttpRequest, job: Job) -> dict[str, Any]:
         "card": card,
         "answered": [gate for gate in job.gates.all() if gate.answered_at],
         "steps": job.steps.prefetch_related("checks", "effects", "gates"),
-        "goes_back": any(step.way_back and step.name == "launch" for step in job.steps.all()),
+        "goes_back": any(step.way_back and step.name == StepName.LAUNCH for step in job.steps.all()),
         "may_cancel": _may_cancel(request) and _can_be_cancelled(job) and not ends_at_its_question,
         "gpus": list(dict.fromkeys(gpu for one in job.subjects if one.place for gpu in one.place.gpus)),
         **outcome(job),
