@@ -119,14 +119,15 @@ def _cost(ctx: StepContext, data: dict[str, Any]) -> str:
     """What approving costs, in a sentence."""
     if not data["stops"]:
         return "Nothing is stopped."
-    return f"Stops {len(data['stops'])} processes of {ctx.deployment}{_requests(data)}."
+    count = len(data["stops"])
+    return f"Stops {count} process{'' if count == 1 else 'es'} of {ctx.deployment}{_requests(data)}."
 
 
 def _requests(data: dict[str, Any]) -> str:
     if data["requests_unknown"]:
         return "; how many requests that cuts off is not known"
     running = data["requests"]
-    return f", {running} running requests with it" if running else ""
+    return f", {running} running request{'' if running == 1 else 's'} with it" if running else ""
 
 
 def _take_approval(ctx: StepContext, made: Plan) -> bool:

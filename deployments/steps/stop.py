@@ -54,7 +54,8 @@ def stop(ctx: StepContext) -> None:
         return
     _climb(ctx, record)
     _ended(ctx)
-    ctx.finish(f"All {len(record.processes)} processes of the server are gone.")
+    count = len(record.processes)
+    ctx.finish(f"All {count} processes of the server are gone." if count > 1 else "The server's process is gone.")
 
 
 def _record(ctx: StepContext) -> None:
@@ -258,7 +259,7 @@ def _ask_to_kill(ctx: StepContext, rung: Rung, living: Living) -> GateOpened:
     return ctx.ask(
         GATES[rung],
         title=title,
-        text=f"{len(living.alive)} recorded processes still live {after}.",
+        text=f"{'1 process of it is' if len(rows) == 1 else f'{len(rows)} processes of it are'} still there {after}.",
         evidence=[{"table": {"head": ["Process", "Name", "Command", "State"], "rows": rows}}],
         choices=[
             {"key": "kill", "label": label, "action": "confirm_kill", "danger": True, "detail": detail},
