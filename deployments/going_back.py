@@ -10,13 +10,11 @@ from typing import Any
 from django.utils import timezone
 
 from deployments.joblog import JobLog
-from deployments.lifecycle import StepState
+from deployments.lifecycle import GateKind, StepName, StepState
 from deployments.models import Gate, Job, JobStep
 from deployments.steps.approval import why_it_does_not_count
 from deployments.steps.base import Afterwards, StepContext, StepFailed
 from deployments.steps.recipes import STOP_AGAIN, WAY_BACK
-
-KIND = "way back"
 
 
 def steps_after(job: Job, step: JobStep | None, error: StepFailed) -> tuple[str, ...]:
@@ -35,7 +33,7 @@ def asks(job: Job, step: JobStep | None, error: StepFailed) -> bool:
 
 
 def _can_go_back(job: Job, step: JobStep) -> bool:
-    first_round = not step.way_back and step.name in ("launch", "check")
+    first_round = not step.way_back and step.name in (StepName.LAUNCH, StepName.CHECK)
     return first_round and job.touched and job.previous_revision_id is not None
 
 
@@ -55,7 +53,7 @@ def question(job: Job, step: JobStep, log: JobLog, *, message: str, left: str) -
     return Gate(
         job=job,
         step=step,
-        kind=KIND,
+        kind=GateKind.WAY_BACK,
         title=f"The {'replacement' if job.replaces_id else 'restart'} failed. Start {job.previous_revision} again?",
         text=log.hide(f"{message} {left}"),
         evidence=log.hide_in([{"text": f"The usual fix: {fix}"}] if fix else []),
@@ -85,7 +83,7 @@ def heed(ctx: StepContext) -> None:
     """Before the first step of a way back that was asked about. Raises StepFailed when it is not wanted."""
     if not ctx.step.way_back or ctx.job.way_back:
         return
-    told = ctx.job.gates.filter(kind=KIND).order_by("-id").first()
+    told = ctx.job.gates.filter(kind=GateKind.WAY_BACK).order_by("-id").first()
     if told is None or told.used_at is not None:
         return
     if told.answered_at is None:
@@ -105,9 +103,9 @@ def what_happened(job: Job, step: JobStep | None, message: str) -> str:
         return message
     first = job.steps.filter(way_back=False, state=StepState.FAILED).order_by("-position").first()
     why = sentence(first.summary) if first else "The new revision failed."
-    if not job.steps.filter(way_back=True, name="launch").exists():
+    if not job.steps.filter(way_back=True, name=StepName.LAUNCH).exists():
         return f"{why} {message}"
-    asked = job.gates.filter(kind=KIND).exclude(answer__in=("", "back")).exists()
+    asked = job.gates.filter(kind=GateKind.WAY_BACK).exclude(answer__in=("", "back")).exists()
     return f"{why} {message}" if asked else f"{why} Starting {job.previous_revision} again failed too: {message}"
 
 

@@ -100,6 +100,51 @@ class StandingKind(StrEnum):
     WHEN_IDLE = "when idle"
 
 
+class StepName(StrEnum):
+    """What a job does, step by step (steps/recipes.py: in which order)."""
+
+    PLAN = "plan"
+    DRAIN = "drain"
+    STOP = "stop"
+    VERIFY = "verify"
+    LAUNCH = "launch"
+    CHECK = "check"
+    BENCHMARK = "benchmark"
+    PUT_BACK = "put back"
+
+
+class GateKind(StrEnum):
+    """What a person is asked about."""
+
+    PLAN = "plan"
+    WHEN_IDLE = "when idle"
+    ROUTER = "router"
+    MANAGER = "manager"
+    KILL = "kill"
+    NODE_KILL = "kill from the node"
+    NOT_FREE = "not free"
+    NOT_READY = "not ready"
+    WAY_BACK = "way back"
+    CONTACT = "contact"
+    TRAFFIC = "traffic"
+
+
+ANSWERS: dict[GateKind, frozenset[str]] = {
+    GateKind.PLAN: frozenset({"approve", "discard"}),
+    GateKind.WHEN_IDLE: frozenset({"ask", "discard"}),
+    GateKind.ROUTER: frozenset({"again", "without", "discard"}),
+    GateKind.MANAGER: frozenset({"again", "stop", "leave"}),
+    GateKind.KILL: frozenset({"kill", "wait", "leave"}),
+    GateKind.NODE_KILL: frozenset({"kill", "wait", "leave"}),
+    GateKind.NOT_FREE: frozenset({"again", "accept", "kill", "kill_left", "leave", "anyway"}),
+    GateKind.NOT_READY: frozenset({"longer", "stop", "leave"}),
+    GateKind.WAY_BACK: frozenset({"back", "as it is"}),
+    GateKind.CONTACT: frozenset({"go_on", "end"}),
+    GateKind.TRAFFIC: frozenset({"again", "anyway", "leave"}),
+}
+"""The keys of the choices that such a question may offer, and no others."""
+
+
 class EffectKind(StrEnum):
     """What was done on a host, as it is shown and looked for."""
 

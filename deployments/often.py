@@ -8,6 +8,7 @@ from datetime import timedelta
 from django.db.models import Count, Q
 from django.utils import timezone
 
+from deployments.lifecycle import GateKind
 from deployments.models import Gate
 from hosts.models import Host
 
@@ -23,31 +24,31 @@ class Trouble:
     fix: str
 
 
-TROUBLES = {
-    "not free": Trouble(
+TROUBLES: dict[str, Trouble] = {
+    GateKind.NOT_FREE: Trouble(
         "cards were not free or could not be measured",
         "Find out who leaves memory on the cards: the jobs name the holders. Give others cards of their own, name them "
         "as co-tenants under Edit, or raise the times for memory if it is only released late.",
     ),
-    "kill": Trouble(
+    GateKind.KILL: Trouble(
         "the server did not end when it was asked to",
         "Raise “For the server to end” under Edit of the deployment, or tick that its own processes are killed without "
         "asking.",
     ),
-    "kill from the node": Trouble(
+    GateKind.NODE_KILL: Trouble(
         "a kill inside the container did not help",
         "Look at the node's kernel log and driver; then tick that they are killed from the node without asking.",
     ),
-    "manager": Trouble(
+    GateKind.MANAGER: Trouble(
         "something else may start the server again",
         "End the loop or unit that starts it, or set under Edit how the server is started, so that both are one.",
     ),
-    "not ready": Trouble(
+    GateKind.NOT_READY: Trouble(
         "the server was not ready in time",
         "Raise “For the server to be ready” under Edit, or look at the log for what takes so long: a model on a slow "
         "disk or network, say.",
     ),
-    "contact": Trouble("contact was lost for long", "Look at the network and the load of the host."),
+    GateKind.CONTACT: Trouble("contact was lost for long", "Look at the network and the load of the host."),
 }
 """By kind of gate. Approvals of plans, and questions that only follow from a failure, are no trouble of the host."""
 

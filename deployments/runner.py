@@ -35,6 +35,7 @@ from deployments.lifecycle import (
     JobState,
     LaunchState,
     ServiceState,
+    StepName,
     StepState,
 )
 from deployments.models import Benchmark, Deployment, Gate, Job, JobStep, Launch
@@ -124,7 +125,7 @@ def _walk(claim: Claim, told_to_stop: Callable[[], bool]) -> None:
 def _resolve_launches(claim: Claim, log: JobLog) -> None:
     """Before a job ends: a launch that may or may not have been sent is adopted, or forbidden for ever."""
     for row in Launch.objects.filter(job_id=claim.job_id, state=LaunchState.INTENDED):
-        step = JobStep.objects.filter(job_id=claim.job_id, name="launch", data__launch=str(row.pk)).get()
+        step = JobStep.objects.filter(job_id=claim.job_id, name=StepName.LAUNCH, data__launch=str(row.pk)).get()
         context = StepContext(claim=claim, step=step, log=log, links=links.borrow, told_to_stop=never, closing=True)
         try:
             resolve(context, row)
@@ -233,7 +234,7 @@ def _fail(claim: Claim, step: JobStep | None, log: JobLog, error: StepFailed) ->
 def _go_on(claim: Claim, job: Job, step: JobStep, log: JobLog, error: StepFailed, further: tuple[str, ...]) -> None:
     """Append ``further`` steps, and hand the job on."""
     if further == WAY_BACK:
-        log.say(f"The plan says: start again what was serving ({job.previous_revision}).", step="launch")
+        log.say(f"The plan says: start again what was serving ({job.previous_revision}).", step=StepName.LAUNCH)
     with transaction.atomic():
         Failed(step, error.message).store(log)
         going_back.append(job, further)
@@ -334,7 +335,7 @@ def _end(
 def _out_of_router(job: Job, state: JobState) -> tuple[str, dict[int, dict[str, Any]]]:
     """That users do not reach a deployment through its router, in a sentence, and how that is kept from now on."""
     said, marks = "", {}
-    for row in Deployment.objects.filter(pk__in=[one.pk for one in job.subjects]):  # as they are now
+    for row in Deployment.objects.filter(pk__in=[one.pk for one in job.subjects]).order_by("pk"):  # as they are now
         mark = row.out_of_router
         if not mark or job.kind == JobKind.BENCHMARK:
             continue
@@ -369,7 +370,7 @@ def _how_it_went(job: Job) -> str:
     if job.kind == JobKind.PUT_BACK:
         return f"{job.deployment_name} is in its router."
     launch = Launch.objects.filter(job=job).order_by("-intended_at").first()
-    if job.steps.filter(way_back=True, name="launch").exists():
+    if job.steps.filter(way_back=True, name=StepName.LAUNCH).exists():
         if job.replaces:
             return f"{job.deployment_name} failed; {job.replaces} serves again with {job.previous_revision}."
         return f"The new revision failed; {job.previous_revision} serves again."

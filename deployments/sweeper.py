@@ -14,7 +14,7 @@ from django.utils import timezone
 from controlpanel import audit
 from controlpanel.live import hints
 from deployments import tasks
-from deployments.lifecycle import ASK_AGAIN, CLAIMABLE, JobState, StandingKind
+from deployments.lifecycle import ASK_AGAIN, CLAIMABLE, GateKind, JobState
 from deployments.models import Gate, Job
 from deployments.notices import due
 from deployments.secrets import forget_retired
@@ -53,7 +53,7 @@ def _left_lying() -> list[int]:
 
 def _due() -> list[int]:
     """Jobs that wait for a moment rather than for a person, and are to look again."""
-    waits = Gate.objects.filter(kind=StandingKind.WHEN_IDLE, answered_at=None, job__ring_at__lt=Now())
+    waits = Gate.objects.filter(kind=GateKind.WHEN_IDLE, answered_at=None, job__ring_at__lt=Now())
     again = {"state": JobState.QUEUED, "ring_at": timezone.now() + RING_AGAIN}
     found = waits.filter(job__state=JobState.WAITING).values_list("job_id", flat=True)
     return [pk for pk in found if Job.objects.filter(pk=pk, state=JobState.WAITING).update(**again)]

@@ -140,30 +140,33 @@ class Job(models.Model):
     def claim(cls, job_id: int, *, owner: str) -> Claim | None:
         """Take the job if nobody has it; None means "not ours", whatever the reason.
 
-        The fence comes from the deployment, so that it rises over all of its jobs.
+        The fence comes from the deployment, so that it rises over all of its jobs. The rows are locked in the order
+        that each worker keeps (``held``), or a worker whose lease has just lapsed and its successor would wait for
+        each other.
         """
         free = Q(lease_until=None) | Q(lease_until__lt=Now())
         with transaction.atomic():
-            keys = cls.objects.filter(pk=job_id).values_list("deployment_id", "replaces_id").first()
-            if keys is None or keys[0] is None:
-                return None
-            fence = _next_fence([key for key in keys if key is not None])
-            taken = cls.objects.filter(free, pk=job_id, state__in=CLAIMABLE).update(
+            taken = cls.objects.filter(free, pk=job_id, state__in=CLAIMABLE, deployment__isnull=False).update(
                 owner=owner,
-                fence=fence,
                 lease_until=Now() + LEASE,
                 state=JobState.RUNNING,
                 started_at=models.functions.Coalesce(F("started_at"), Now()),
                 ring_at=None,
             )
             if not taken:
-                transaction.set_rollback(True)
                 return None
+            keys = cls.objects.filter(pk=job_id).values_list("deployment_id", "replaces_id").get()
+            fence = _next_fence([key for key in keys if key is not None])
+            cls.objects.filter(pk=job_id).update(fence=fence)
         return Claim(job_id, owner, fence)
 
     @classmethod
     def held(cls, claim: Claim) -> models.QuerySet[Job]:
-        """The row while it is still ours. Any write by a worker goes through this filter."""
+        """The row while it is still ours. Any write by a worker goes through this filter.
+
+        It comes first in each transaction: the job's row is locked, then those of its deployments by their key
+        (``Deployment.locked_together``). Everybody keeps to this order, or two would wait for each other.
+        """
         return cls.objects.filter(
             pk=claim.job_id, owner=claim.owner, fence=claim.fence, state__in=CLAIMABLE, lease_until__gt=Now()
         )
@@ -229,8 +232,9 @@ class Job(models.Model):
 
 def _next_fence(deployments: Sequence[int]) -> int:
     """A number above all that these deployments have had, which is theirs from now on; in a transaction."""
+    for key in sorted(deployments):  # locked in the order of Deployment.locked_together
+        Deployment.objects.filter(pk=key).update(fence=F("fence") + 1)
     rows = Deployment.objects.filter(pk__in=deployments)
-    rows.update(fence=F("fence") + 1)
     fence = max(rows.values_list("fence", flat=True))
     if len(deployments) > 1:
         rows.update(fence=fence)

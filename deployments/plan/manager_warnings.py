@@ -56,8 +56,8 @@ def _not_asked(asked: PlanInput, manager: Manager) -> dict[str, Any]:
         return warning(
             f"The {manager} waits for the server, and may start it again in a loop.",
             "It was not started by Relaunch, and it is not stopped. Before the stop you are asked once more.",
-            "End that loop first, where it runs. A server that comes back in the first seconds after its end is named "
-            "before the launch.",
+            "End that loop first, where it runs. When the server comes back in the first seconds after its end, the "
+            "job says so and asks again.",
             asks=True,
         )
     return warning(
@@ -106,7 +106,7 @@ def _after_the_stop(asked: PlanInput, manager: Manager, *, stays: bool) -> list[
         found.append(
             warning(
                 f"{', '.join(manager.told.triggers)} can start the {manager} again at any time.",
-                "The server then comes back by itself, perhaps before the launch.",
+                "The server then comes back by itself, perhaps while the job is still at work.",
                 f"Stop {' and '.join(manager.told.triggers)} on {asked.host} first.",
             )
         )

@@ -102,14 +102,17 @@ def update_deployment(
     _check_need(deployment)
     deployment.profile = deployment.revision.profile
     with transaction.atomic():
-        before = Deployment.locked(deployment.pk)
+        wanted = None if shares_with is None else list(shares_with)
+        others = [] if wanted is None else [*wanted, *deployment.shares_with.all()]
+        locked = Deployment.locked_together(one.pk for one in (deployment, *others))
+        before = next(row for row in locked if row.pk == deployment.pk)
         refuse_released(before)
         _refuse_while_it_runs(before, revision=deployment.revision, host=host)
         deployment.port = deployment.revision.port
         deployment.save(update_fields=EDITABLE)
         Placement.objects.filter(pk=before.placement.pk).update(host=host, gpu_uuids=gpu_uuids)
-        if shares_with is not None:
-            _share(deployment, shares_with, host=host, actor=actor, address=address)
+        if wanted is not None:
+            _share(deployment, wanted, host=host, actor=actor, address=address)
         audit.record(
             "change deployment",
             actor=actor,
@@ -127,8 +130,8 @@ def _share(deployment: Deployment, wanted: Iterable[Deployment], *, host: Host, 
     Raises Refused for one on another machine, and while a job of it goes on: its plan says who shares its cards.
     """
     now, before = {other.pk: other for other in wanted}, {other.pk: other for other in deployment.shares_with.all()}
-    for pk in now.keys() ^ before.keys():
-        other = Deployment.locked(pk)
+    for other in Deployment.locked_together(now.keys() ^ before.keys()):
+        pk = other.pk
         if pk in now and other.placement.host.machine != host.machine:
             raise Refused(
                 f"{other} runs on {other.placement.host}, so it cannot share cards of {host}.",

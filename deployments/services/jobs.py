@@ -18,7 +18,7 @@ from controlpanel.live import hints
 from controlpanel.refusal import Refused
 from controlpanel.templatetags.words import duration
 from deployments import tasks
-from deployments.lifecycle import GO_BACK, JobKind, JobState, ServiceState, StandingKind
+from deployments.lifecycle import GO_BACK, GateKind, JobKind, JobState, ServiceState
 from deployments.models import CardClaim, Deployment, Gate, Job, JobStep, Placement, PortClaim, Revision
 from deployments.steps.recipes import RECIPES
 
@@ -84,9 +84,10 @@ def store_job(job: Job, deployment: Deployment, *, given: dict[str, Any], actor:
     job.deployment, job.deployment_name = deployment, deployment.name
     job.ring_at = timezone.now() + RING_AGAIN
     with transaction.atomic():
-        if job.replaces is not None and Deployment.locked(job.replaces.pk).active_job is not None:
+        rows = {row.pk: row for row in Deployment.locked_together(one.pk for one in job.subjects)}
+        if job.replaces is not None and rows[job.replaces.pk].active_job is not None:
             raise _busy(job.replaces)
-        _insert(job, placement=Deployment.locked(deployment.pk).placement, given=given)
+        _insert(job, placement=rows[deployment.pk].placement, given=given)
         detail = {"job": job.pk, "revision": str(job.revision), "reason": job.reason, **given}
         detail |= {"replaces": job.replaces.name} if job.replaces is not None else {}
         audit.record(f"ask for {job.kind}", actor=actor, target=deployment, detail=detail, address=address)
@@ -174,8 +175,8 @@ def wait_for(job: Job, why: str) -> Refused:
     match job.state:
         case JobState.WAITING:
             gate = job.open_gate
-            approval = gate is None or gate.kind == "plan"
-            if gate is not None and gate.kind == StandingKind.WHEN_IDLE:
+            approval = gate is None or gate.kind == GateKind.PLAN
+            if gate is not None and gate.kind == GateKind.WHEN_IDLE:
                 link = (job.get_absolute_url(), f"Open job {job.pk}")
                 return Refused(f"{why} Job {job.pk} waits until no request runs.", hint="Or cancel it.", link=link)
             doing = (

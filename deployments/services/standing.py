@@ -14,7 +14,7 @@ from controlpanel.access import Action, may, require
 from controlpanel.live import hints
 from controlpanel.refusal import Refused
 from deployments import tasks
-from deployments.lifecycle import JobKind, JobState, StandingKind
+from deployments.lifecycle import GateKind, JobState, StandingKind, StepName
 from deployments.models import Deployment, Gate, Job, StandingApproval
 from deployments.services.deployments import check_cards
 from deployments.services.jobs import LONGEST_COMMENT, move, refuse_released, why_not_answer
@@ -153,11 +153,10 @@ def approve_when_idle(gate: Gate, *, begins: int, ends: int, plan_hash: str, act
 
 def _check_later(gate: Gate, *, begins: int, ends: int, plan_hash: str) -> None:
     """Raises Refused for another plan than the one that is shown, and for a time that is none."""
-    if gate.kind != "plan" or not (gate.job.plan or {}).get("stops"):
+    if gate.kind != GateKind.PLAN or not (gate.job.plan or {}).get("stops"):
         raise Refused("Only a plan that stops a server can wait until no request runs.", hint="Approve it, or not.")
-    if gate.step.name != "plan" or gate.job.kind == JobKind.REPLACE:
-        # The job has begun, or it is about two servers: what is asked for requests there is not what stops.
-        raise Refused("This one cannot wait until no request runs.", hint="Approve it, or not.")
+    if gate.step.name != StepName.PLAN:
+        raise Refused("The job has begun: it cannot wait until no request runs.", hint="Approve it, or not.")
     if gate.plan_hash != plan_hash:
         raise Refused("The plan has changed since this page was loaded.", hint="Read the new plan, then decide.")
     if not 0 <= begins < ends <= LONGEST_WAIT:

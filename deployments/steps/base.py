@@ -25,7 +25,7 @@ from controlpanel.live import hints
 from deployments.engines.base import Engine
 from deployments.engines.registry import ENGINES
 from deployments.joblog import JobLog, LeaseLost
-from deployments.lifecycle import CheckStatus, EffectKind, StepState
+from deployments.lifecycle import ANSWERS, CheckStatus, EffectKind, GateKind, StepName, StepState
 from deployments.models import (
     Check,
     Deployment,
@@ -94,6 +94,8 @@ class GateOpened(Exception):
 
     def __init__(self, gate: Gate, **job_fields: Any) -> None:
         super().__init__(gate.title)
+        unknown = {choice["key"] for choice in gate.choices} - ANSWERS[GateKind(gate.kind)]
+        assert not unknown, f"lifecycle.ANSWERS does not know {unknown} of “{gate.kind}”"
         self.gate = gate
         self.job_fields = job_fields
 
@@ -187,7 +189,7 @@ class StepContext:
     @cached_property
     def verified(self) -> JobStep:
         """The verify step of this round, as it was when this step first asked."""
-        return self.job.steps.filter(name="verify", way_back=self.step.way_back).order_by("-position")[0]
+        return self.job.steps.filter(name=StepName.VERIFY, way_back=self.step.way_back).order_by("-position")[0]
 
     @property
     def engine(self) -> Engine:
@@ -377,7 +379,7 @@ class StepContext:
 
     def ask(
         self,
-        kind: str,
+        kind: GateKind,
         *,
         title: str,
         text: str,
@@ -407,7 +409,7 @@ class StepContext:
         words = {name: self.log.hide(choice.get(name, "")) for name in ("label", "detail")}
         return {"danger": False, "needs_reason": False, **choice, **words}
 
-    def answer(self, kind: str) -> Gate | None:
+    def answer(self, kind: GateKind) -> Gate | None:
         """The answer to this step's newest gate of this kind, used up by this call; None when there is none."""
         gate = self.answered(kind)
         if gate is None:
@@ -416,7 +418,7 @@ class StepContext:
             used = Gate.objects.filter(pk=gate.pk, used_at=None).update(used_at=timezone.now())
         return gate if used else None
 
-    def answered(self, kind: str) -> Gate | None:
+    def answered(self, kind: GateKind) -> Gate | None:
         """The newest answer to a gate of this kind, used up or not."""
         return self.step.gates.filter(kind=kind).exclude(answered_at=None).order_by("-id").first()
 

@@ -20,7 +20,7 @@ from deployments.benchmark.load import Load, Server
 from deployments.benchmark.wanted import Wanted, prompt, requests_at
 from deployments.engines.bench import counter
 from deployments.engines.request import HttpRequest
-from deployments.lifecycle import CheckStatus, LaunchState
+from deployments.lifecycle import CheckStatus, GateKind, LaunchState
 from deployments.models import Benchmark, Launch
 from deployments.plan.collect import METRICS_SECONDS, running_requests
 from deployments.secrets import api_key
@@ -31,7 +31,6 @@ from hosts.transport.base import ConnectRefused, LinkLost, Transport
 from hosts.transport.factory import open_transport
 from hosts.tunnels import Tunnels
 
-KIND = "traffic"
 LINK_SECONDS = 8.0
 SHOW_SECONDS = 1.0
 READY_HINT = "Look whether the server still runs and answers; its page and its log say more."
@@ -70,7 +69,7 @@ def _look_for_users(ctx: StepContext, transport: Transport) -> None:
     """Before the first request. Raises GateOpened while users are served and nobody has agreed to disturb them."""
     if ctx.step.data.get("agreed"):
         return
-    told = ctx.answer(KIND)
+    told = ctx.answer(GateKind.TRAFFIC)
     if told is not None and told.answer == "leave":
         raise StepFailed(
             f"{told.answered_by_name} decided not to measure now.",
@@ -87,10 +86,10 @@ def _look_for_users(ctx: StepContext, transport: Transport) -> None:
 def _show_users(ctx: StepContext, running: int | Unknown) -> None:
     label = "Requests of users that run"
     if isinstance(running, Unknown):
-        ctx.check(KIND, label, CheckStatus.UNKNOWN, limit="0", detail=running.reason, source="metrics")
+        ctx.check("traffic", label, CheckStatus.UNKNOWN, limit="0", detail=running.reason, source="metrics")
     else:
         status = CheckStatus.OK if running == 0 else CheckStatus.NOT_OK
-        ctx.check(KIND, label, status, value=str(running), limit="0", source="metrics")
+        ctx.check("traffic", label, status, value=str(running), limit="0", source="metrics")
 
 
 def _ask(ctx: StepContext, running: int | Unknown) -> GateOpened:
@@ -105,7 +104,7 @@ def _ask(ctx: StepContext, running: int | Unknown) -> GateOpened:
         )
         text = "What users get becomes slower meanwhile, and the figures become lower than they could be."
     return ctx.ask(
-        KIND,
+        GateKind.TRAFFIC,
         title=title,
         text=text,
         choices=[

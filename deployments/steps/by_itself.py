@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from controlpanel import audit
 from controlpanel.access import Action, may
-from deployments.lifecycle import EffectKind, JobKind
+from deployments.lifecycle import EffectKind, GateKind, JobKind
 from deployments.models import Gate, StandingApproval
 from deployments.plan.clean import why_not_clean
 from deployments.plan.collect import tell_requests
@@ -100,8 +100,8 @@ def _by(standing: StandingApproval) -> Right | None:
 
 def approve(ctx: StepContext, made: Plan, right: Right, *, title: str) -> None:
     """Store the plan with its approval: a gate that is answered already, and its audit entry."""
-    tell_requests(ctx, made)
-    launch = ctx.live_launch()
+    tell_requests(ctx.stopped, made)
+    launch = ctx.stopped.live_launch()
     plan, previous = ctx.log.hide_in(made.data), launch.revision if launch is not None else None
     now = timezone.now()
     choice = {"key": "approve", "label": "Approved without asking", "action": right.action, "danger": False}
@@ -109,7 +109,7 @@ def approve(ctx: StepContext, made: Plan, right: Right, *, title: str) -> None:
         gate = Gate.objects.create(
             job=ctx.job,
             step=ctx.step,
-            kind="plan",
+            kind=GateKind.PLAN,
             title=title[:200],
             choices=[choice],
             plan_hash=made.hash,
@@ -137,7 +137,7 @@ def was_by_itself(ctx: StepContext) -> bool:
 
 
 def _approval(ctx: StepContext) -> Gate | None:
-    return ctx.job.gates.filter(kind="plan", answer="approve").order_by("-id").first()
+    return ctx.job.gates.filter(kind=GateKind.PLAN, answer="approve").order_by("-id").first()
 
 
 def refuse_if_revoked(ctx: StepContext) -> None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import Any
 
+from deployments.lifecycle import GateKind
 from deployments.plan.manager import Manager
 from deployments.plan.manager_warnings import must_confirm
 from deployments.plan.plan import Plan
 from deployments.steps.approval import answer_stands
 from deployments.steps.base import GateOpened, StepContext, StepFailed
-
-KIND = "manager"
 
 
 def confirm(ctx: StepContext, made: Plan) -> None:
@@ -20,7 +19,7 @@ def confirm(ctx: StepContext, made: Plan) -> None:
     if manager is None or not made.serving.processes or not must_confirm(manager, made.beside):
         return
     about = f"{made.hash} {manager}"
-    answer = ctx.answered(KIND)
+    answer = ctx.answered(GateKind.MANAGER)
     if answer is not None and answer.answer == "leave":
         raise StepFailed(
             f"{answer.answered_by_name} decided to leave the server as it is.",
@@ -46,13 +45,13 @@ def _ask(ctx: StepContext, made: Plan, manager: Manager, shown: str) -> GateOpen
     else:
         title = f"The {manager} may start the server again. Stop the server?"
         text = (
-            f"Relaunch does not know how to stop the server through it. Only the server is signalled. The {manager} is "
-            "not, nor is a server that it starts again."
+            f"Relaunch does not know how to stop the server through it. Only the server itself is told to end. The "
+            f"{manager} is not, nor is a server that it starts again."
         )
         rows = [[str(manager.pid or ""), manager.told.command or manager.name]]
         detail = (
-            "Only the server's own processes are ended. If it comes back in the first seconds after its end, that is "
-            "named before the launch."
+            "Only the server's own processes are ended. If it comes back in the first seconds after its end, the job "
+            "says so and asks again."
         )
     again = {
         "key": "again",
@@ -68,6 +67,8 @@ def _ask(ctx: StepContext, made: Plan, manager: Manager, shown: str) -> GateOpen
         "needs_reason": True,
         "detail": detail,
     }
-    leave = {"key": "leave", "label": "Leave it", "action": "ask", "detail": "The job ends; nothing was touched."}
+    leave = {"key": "leave", "label": "Leave it", "action": "ask", "detail": "The job ends; the server runs on."}
     evidence: list[dict[str, Any]] = [{"table": {"head": ["Process", "Command"], "rows": rows}}]
-    return ctx.ask(KIND, title=title, text=text, evidence=evidence, choices=[again, stop, leave], plan_hash=shown)
+    return ctx.ask(
+        GateKind.MANAGER, title=title, text=text, evidence=evidence, choices=[again, stop, leave], plan_hash=shown
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.utils import timezone
 
 from deployments.decisions.recovery import must_ask
+from deployments.lifecycle import GateKind
 from deployments.models import Job
 from deployments.steps.approval import answer_stands
 from deployments.steps.base import Afterwards, StepContext, StepFailed
@@ -27,7 +28,7 @@ def regain(ctx: StepContext) -> None:
     boot = _boot_of(ctx)
     rebooted = boot is not None and boot != facts.host.boot_id
     lost_for = timezone.now() - lost_at
-    answer = ctx.answer("contact")
+    answer = ctx.answer(GateKind.CONTACT)
     if answer is not None and not answer_stands(ctx, answer):
         answer = None
     if answer is not None and answer.answer == "end":
@@ -42,7 +43,7 @@ def regain(ctx: StepContext) -> None:
     if answer is None and must_ask(lost_for, boot_changed=rebooted):
         booted = " It has booted meanwhile: what ran before is gone." if rebooted else ""
         raise ctx.ask(
-            "contact",
+            GateKind.CONTACT,
             title="The host answers again. Go on?",
             text=f"Contact was lost for {lost_for.total_seconds() / 60:.0f} minutes.{booted}",
             choices=[

@@ -13,7 +13,7 @@ from deployments.decisions.kill_offer import NO_BOOT, Again, Inside, KillOffer, 
 from deployments.decisions.port import Having, PortHolder
 from deployments.decisions.stop_ladder import Record
 from deployments.decisions.verify import CardSeen, HolderSeen, NotFree, Round, Unmeasured, Verdict
-from deployments.lifecycle import EffectKind, JobKind, ServiceState
+from deployments.lifecycle import EffectKind, GateKind, JobKind, ServiceState, StepName
 from deployments.models import Deployment, Gate
 from deployments.plan.cards import Held, memory_of, pids_inside
 from deployments.plan.collect import (
@@ -78,7 +78,7 @@ def ask(ctx: StepContext, verdict: Verdict, seen: Round, boot_id: str, *, record
         evidence.append({"table": {"head": HEAD, "rows": again.rows}})
     choices = _choices(ctx, seen, again)
     return ctx.ask(
-        "not free",
+        GateKind.NOT_FREE,
         title=_title(verdict, again),
         text=f"Nothing goes on until somebody decides, and nothing is measured while this question is open. When what "
         f"is in the way is gone, press “{choices[0]['label']}”.",
@@ -141,7 +141,7 @@ def _down_since(ctx: StepContext, seen: Round, again: _Again) -> datetime | None
     """When this job had ended the server, or since when it was known to be stopped; None where it may be up."""
     if again.spared.back or seen.survivors != ():
         return None
-    for step in ctx.job.steps.filter(name="stop").exclude(ended_at=None).order_by("position"):
+    for step in ctx.job.steps.filter(name=StepName.STOP).exclude(ended_at=None).order_by("position"):
         if step.data.get("processes"):
             return step.ended_at
     state = Deployment.objects.values("state", "state_since").get(pk=ctx.deployment.pk)
@@ -250,7 +250,7 @@ def _choices(ctx: StepContext, seen: Round, again: _Again) -> list[dict[str, Any
         "key": "again",
         "label": "Look again",
         "action": "ask",
-        "detail": "Waits by measuring, up to the same limits.",
+        "detail": "Everything is measured again, for as long as before.",
     }
     leave = {"key": "leave", "label": "Leave it stopped", "action": "ask", "detail": f"{ctx.deployment} stays down."}
     kill = {
@@ -259,7 +259,8 @@ def _choices(ctx: StepContext, seen: Round, again: _Again) -> list[dict[str, Any
         "action": "confirm_kill",
         "danger": True,
         "needs_reason": True,
-        "detail": f"SIGKILL to exactly {numbers}, each if it is still the same process. Their work is lost.",
+        "detail": f"Ends by force (SIGKILL) exactly {numbers}, each only if it is still the same process. Their work "
+        "is lost.",
     }
     anyway = {
         "key": "anyway",
@@ -281,8 +282,8 @@ def _choices(ctx: StepContext, seen: Round, again: _Again) -> list[dict[str, Any
         "action": "confirm_kill",
         "danger": True,
         "needs_reason": True,
-        "detail": f"SIGKILL to exactly {_processes(each.process.pid for each in again.left)}, each if it is still the "
-        "same process.",
+        "detail": f"Ends by force (SIGKILL) exactly {_processes(each.process.pid for each in again.left)}, each only "
+        "if it is still the same process.",
     }
     if seen.holders:
         look["label"] = "Ask the owner, then look again"

@@ -11,6 +11,7 @@ from django.utils import timezone
 from controlpanel.templatetags.words import duration
 from deployments.decisions.readiness import Listener, usual
 from deployments.engines.logtext import plain
+from deployments.lifecycle import GateKind
 from deployments.models import Gate, LogChunk
 from deployments.plan.collect import PROBE_SECONDS, launches_of_others
 from deployments.plan.port import port_verdict
@@ -20,14 +21,13 @@ from deployments.steps.following import Start
 from hosts.probe.probe import probe
 from hosts.transport.base import TransportError
 
-KIND = "not ready"
 PORT_SECTIONS = ("procs", "uids", "fds", "listeners")
 
 
 def wait_until(start: Start) -> datetime:
     """When to ask; a person who chose to wait longer moves it. Raises StepFailed when one chose otherwise."""
     ctx = start.ctx
-    told = ctx.answer(KIND)
+    told = ctx.answer(GateKind.NOT_READY)
     kept = ctx.step.data.get("until")
     if told is not None:
         _end_it(ctx, told)
@@ -59,7 +59,7 @@ def ask_to_wait(start: Start) -> GateOpened:
     start.show()
     ctx, waits = start.ctx, seconds_to_wait(start.ctx.deployment, launch=start.row)
     return ctx.ask(
-        KIND,
+        GateKind.NOT_READY,
         title="The server is not ready yet. Wait longer?",
         text=f"It runs, but is not ready after {_age(start)}: {start.readiness.missing}. Large models and first starts "
         "after an update can take long without a word; that alone is no failure.",

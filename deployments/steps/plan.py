@@ -10,13 +10,14 @@ from typing import Any
 
 from django.utils import timezone
 
-from deployments.lifecycle import BESIDE_THE_SERVER, JobKind
-from deployments.models import Gate
+from deployments.lifecycle import BESIDE_THE_SERVER, GateKind, JobKind
+from deployments.models import Gate, StandingApproval
 from deployments.plan.collect import plan_for, tell_requests
 from deployments.plan.plan import CannotPlan, Plan, what_changed, who_left
 from deployments.steps import by_itself, when_idle
 from deployments.steps.approval import answer_stands
 from deployments.steps.base import GateOpened, StepContext, StepFailed
+from hosts.transport.base import TransportError
 
 TITLES = {
     JobKind.RESTART: "Approve and restart",
@@ -28,7 +29,7 @@ TITLES = {
 
 def plan(ctx: StepContext) -> None:
     """Make the plan and ask; once approved, go on."""
-    approval = ctx.answer("plan")
+    approval = ctx.answer(GateKind.PLAN)
     if approval is not None and approval.answer == "approve" and answer_stands(ctx, approval):
         ctx.finish(f"Approved by {approval.answered_by_name}.")
         return
@@ -37,10 +38,7 @@ def plan(ctx: StepContext) -> None:
         when_idle.heed_window(ctx, later)
     else:
         ctx.say(f"Looking at {ctx.host} to make the plan.")
-    made = make(ctx)
-    if later is not None:
-        when_idle.refuse_if_changed(ctx, later, made)
-        when_idle.heed_requests(ctx, later)
+    made = make(ctx) if later is None else _look_for_later(ctx, later)
     _refuse_if_blocked(made)
     title = f"{TITLES[JobKind(ctx.job.kind)]} {_what(ctx)}?"
     if (right := by_itself.right_to(ctx, made)) is not None:
@@ -48,6 +46,17 @@ def plan(ctx: StepContext) -> None:
         ctx.finish(f"{right.words}.")
         return
     raise ask_for_approval(ctx, made, title=title)
+
+
+def _look_for_later(ctx: StepContext, later: StandingApproval) -> Plan:
+    """The plan of now, which is the approved one, while no request runs. Raises GateOpened until that is seen."""
+    try:
+        made = make(ctx)
+    except (TransportError, StepFailed) as error:  # what could not be seen has not changed
+        raise when_idle.not_seen(ctx, later, str(error)) from error
+    when_idle.refuse_if_changed(ctx, later, made)
+    when_idle.heed_requests(ctx, later)
+    return made
 
 
 def _what(ctx: StepContext) -> str:
@@ -80,7 +89,7 @@ def ask_for_approval(ctx: StepContext, made: Plan, *, title: str, changed: list[
     tell_requests(ending, made)
     launch = ending.live_launch()
     return ctx.ask(
-        "plan",
+        GateKind.PLAN,
         title=title,
         text="Nothing has been touched so far." if not ctx.job.touched else "",
         evidence=[{"text": f"Changed since the last plan: {text}."} for text in changed or []],
@@ -92,7 +101,12 @@ def ask_for_approval(ctx: StepContext, made: Plan, *, title: str, changed: list[
                 "danger": bool(made.data["stops"]),
                 "detail": _cost(ending, made.data),
             },
-            {"key": "discard", "label": "Discard this plan", "action": "ask", "detail": "Nothing is done."},
+            {
+                "key": "discard",
+                "label": "Discard this plan",
+                "action": "ask",
+                "detail": "The job ends; nothing is stopped or started.",
+            },
         ],
         plan_hash=made.hash,
         expires_in=timedelta(minutes=ctx.deployment.approval_minutes),
@@ -105,14 +119,15 @@ def _cost(ctx: StepContext, data: dict[str, Any]) -> str:
     """What approving costs, in a sentence."""
     if not data["stops"]:
         return "Nothing is stopped."
-    return f"Stops {len(data['stops'])} processes of {ctx.deployment}{_requests(data)}."
+    count = len(data["stops"])
+    return f"Stops {count} process{'' if count == 1 else 'es'} of {ctx.deployment}{_requests(data)}."
 
 
 def _requests(data: dict[str, Any]) -> str:
     if data["requests_unknown"]:
         return "; how many requests that cuts off is not known"
     running = data["requests"]
-    return f", {running} running requests with it" if running else ""
+    return f", {running} running request{'' if running == 1 else 's'} with it" if running else ""
 
 
 def _take_approval(ctx: StepContext, made: Plan) -> bool:
@@ -120,7 +135,7 @@ def _take_approval(ctx: StepContext, made: Plan) -> bool:
 
     That somebody else's process has left the cards since takes nothing from what was approved.
     """
-    newest = ctx.job.gates.filter(kind="plan").exclude(answered_at=None).order_by("-id").first()
+    newest = ctx.job.gates.filter(kind=GateKind.PLAN).exclude(answered_at=None).order_by("-id").first()
     if newest is None or newest.answer != "approve":
         return False
     left = who_left(newest.plan_hash, ctx.job.plan or {}, made.data)

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from deployments.lifecycle import JobKind
+from deployments.lifecycle import JobKind, StepName
 
-RECIPES: dict[JobKind, tuple[str, ...]] = {
-    JobKind.RESTART: ("plan", "drain", "stop", "verify", "launch", "check"),
-    JobKind.START: ("plan", "verify", "launch", "check"),
-    JobKind.STOP: ("plan", "drain", "stop", "verify"),
-    JobKind.BENCHMARK: ("benchmark",),
-    JobKind.REPLACE: ("plan", "drain", "stop", "verify", "launch", "check"),
-    JobKind.PUT_BACK: ("put back",),
+RECIPES: dict[JobKind, tuple[StepName, ...]] = {
+    JobKind.RESTART: (StepName.PLAN, StepName.DRAIN, StepName.STOP, StepName.VERIFY, StepName.LAUNCH, StepName.CHECK),
+    JobKind.START: (StepName.PLAN, StepName.VERIFY, StepName.LAUNCH, StepName.CHECK),
+    JobKind.STOP: (StepName.PLAN, StepName.DRAIN, StepName.STOP, StepName.VERIFY),
+    JobKind.BENCHMARK: (StepName.BENCHMARK,),
+    JobKind.REPLACE: (StepName.PLAN, StepName.DRAIN, StepName.STOP, StepName.VERIFY, StepName.LAUNCH, StepName.CHECK),
+    JobKind.PUT_BACK: (StepName.PUT_BACK,),
 }
 """What neither stops nor starts a server has no plan to approve."""
 
-ENDS = ("drain", "stop")
+ENDS = (StepName.DRAIN, StepName.STOP)
 """Of a replacement: the steps that are about the server that goes; on the way back that is the new one."""
 
-STOP_AGAIN = ("stop",)
+STOP_AGAIN = (StepName.STOP,)
 """Appended when a person has decided to stop what was launched, and there is nothing to start again."""
 
-WAY_BACK = ("stop", "verify", "launch", "check")
+WAY_BACK = (StepName.STOP, StepName.VERIFY, StepName.LAUNCH, StepName.CHECK)
 """Appended when a restart fails after the stop and the plan said: start again what was serving."""

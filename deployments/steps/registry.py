@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from deployments.lifecycle import StepName
 from deployments.steps.base import StepContext
 from deployments.steps.benchmark import benchmark
 from deployments.steps.check import check
@@ -15,12 +16,12 @@ from deployments.steps.traffic import put_back
 from deployments.steps.verify import verify
 
 STEPS: dict[str, Callable[[StepContext], None]] = {
-    "plan": plan,
-    "drain": drain,
-    "stop": stop,
-    "verify": verify,
-    "launch": launch,
-    "check": check,
-    "benchmark": benchmark,
-    "put back": put_back,
+    StepName.PLAN: plan,
+    StepName.DRAIN: drain,
+    StepName.STOP: stop,
+    StepName.VERIFY: verify,
+    StepName.LAUNCH: launch,
+    StepName.CHECK: check,
+    StepName.BENCHMARK: benchmark,
+    StepName.PUT_BACK: put_back,
 }

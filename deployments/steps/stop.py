@@ -22,7 +22,7 @@ from deployments.decisions.stop_ladder import (
     Who,
     decide,
 )
-from deployments.lifecycle import LIVE_LAUNCH, CheckStatus, EffectKind, LaunchState
+from deployments.lifecycle import LIVE_LAUNCH, CheckStatus, EffectKind, GateKind, JobKind, LaunchState
 from deployments.models import Launch
 from deployments.plan.cards import pids_inside
 from deployments.plan.collect import look_at_node
@@ -38,7 +38,7 @@ from hosts.probe.frames import Unknown
 from hosts.probe.processes import HostIdentity
 from hosts.transport.base import LinkLost
 
-GATES = {Rung.KILL: "kill", Rung.NODE_KILL: "kill from the node"}
+GATES = {Rung.KILL: GateKind.KILL, Rung.NODE_KILL: GateKind.NODE_KILL}
 """The kind of the gate before a rung that does not go by itself."""
 
 
@@ -55,7 +55,8 @@ def stop(ctx: StepContext) -> None:
         return
     _climb(ctx, record)
     _ended(ctx)
-    ctx.finish(f"All {len(record.processes)} processes of the server are gone.")
+    count = len(record.processes)
+    ctx.finish(f"All {count} processes of the server are gone." if count > 1 else "The server's process is gone.")
 
 
 def _record(ctx: StepContext) -> None:
@@ -204,7 +205,7 @@ def _send(ctx: StepContext, order: Order, *, climbed: Rung | None = None) -> Liv
     try:
         return signals.send(ctx, order, heard=heard)
     except signals.Rebooted:
-        agreed = ctx.answered("contact")
+        agreed = ctx.answered(GateKind.CONTACT)
         if agreed is None or agreed.answer != "go_on" or not answer_stands(ctx, agreed):
             raise LinkLost("The host has booted since the plan was made.") from None
         ctx.say("The host has booted since: the old processes cannot live any more.")
@@ -249,18 +250,19 @@ def _ask_to_kill(ctx: StepContext, rung: Rung, living: Living) -> GateOpened:
     ]
     policy, node = ctx.deployment, ctx.host.machine
     if rung == Rung.KILL:
-        title, after = "The server did not end on SIGTERM. Kill it?", f"{policy.term_seconds} s after SIGTERM"
+        title, after = "The server did not end when told to. Kill it?", f"{policy.term_seconds} s after SIGTERM"
         detail, seconds = "SIGKILL to exactly the processes above; running requests are lost.", policy.term_seconds
         label = "Kill these processes"
     else:
-        title = f"The server did not end on SIGKILL inside {ctx.host}. Kill it from {node}?"
+        title = f"The server could not be killed inside {ctx.host}. Kill it from {node}?"
         after, seconds = f"{policy.kill_seconds} s after SIGKILL inside the container", policy.kill_seconds
         detail = f"SIGKILL from {node} to exactly the processes above, under their numbers there."
         label = f"Kill these processes from {node}"
+    launched = "" if ctx.job.kind == JobKind.STOP else " and nothing is started"
     return ctx.ask(
         GATES[rung],
         title=title,
-        text=f"{len(living.alive)} recorded processes still live {after}.",
+        text=f"{'1 process of it is' if len(rows) == 1 else f'{len(rows)} processes of it are'} still there {after}.",
         evidence=[{"table": {"head": ["Process", "Name", "Command", "State"], "rows": rows}}],
         choices=[
             {"key": "kill", "label": label, "action": "confirm_kill", "danger": True, "detail": detail},
@@ -269,7 +271,7 @@ def _ask_to_kill(ctx: StepContext, rung: Rung, living: Living) -> GateOpened:
                 "key": "leave",
                 "label": "Leave it as it is",
                 "action": "ask",
-                "detail": "The job fails; nothing more is signalled and nothing is launched.",
+                "detail": f"The job ends; nothing more is killed{launched}. What still lives may end later.",
             },
         ],
     )

@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from controlpanel.sealing import CannotUnseal
 from deployments import secrets
-from deployments.lifecycle import EffectKind
+from deployments.lifecycle import EffectKind, GateKind
 from deployments.models import Deployment
 from deployments.remote import run as remote
 from deployments.steps.approval import answer_stands
@@ -22,7 +22,6 @@ from deployments.traffic.hook import SECONDS, Hook, How, Moment, hook_of
 from deployments.traffic.request import HookFailed, send
 from hosts.transport.base import CommandTimeout
 
-KIND = "router"
 EFFECTS = {Moment.TAKE_OUT: EffectKind.TAKE_OUT, Moment.PUT_BACK: EffectKind.PUT_BACK}
 SHOWN = 1000
 """Letters of an answer."""
@@ -36,7 +35,7 @@ def take_out(ctx: StepContext) -> None:
     hook = hook_of(ctx.deployment.hooks, Moment.TAKE_OUT)
     if hook is None or ctx.step.data.get("router"):
         return
-    told = ctx.answer(KIND)
+    told = ctx.answer(GateKind.ROUTER)
     if told is not None and told.answer == "without" and answer_stands(ctx, told):
         ctx.say(f"{told.answered_by_name} decided to go on without: {told.comment}")
         ctx.remember(router="not told")
@@ -167,7 +166,7 @@ def _ended(status: str) -> str:
 def _ask(ctx: StepContext, hook: Hook, error: HookFailed) -> GateOpened:
     may_be = " It may have been taken out all the same." if error.reached else ""
     return ctx.ask(
-        KIND,
+        GateKind.ROUTER,
         title=f"{ctx.deployment} could not be taken out of its router. Go on?",
         text=f"{error.message} Nothing has been stopped: it serves as before.{may_be}",
         evidence=[{"text": f"What was run: {hook}"}],

@@ -27,7 +27,7 @@ from deployments.decisions.verify import (
     in_the_way,
     unmeasured,
 )
-from deployments.lifecycle import CheckStatus, JobKind, ServiceState
+from deployments.lifecycle import CheckStatus, GateKind, JobKind, ServiceState, StepName
 from deployments.models import Check, Deployment
 from deployments.plan.after_stop import Stopped, survivors
 from deployments.plan.cards import Held, cards_seen, labels_of, with_those_of
@@ -57,7 +57,9 @@ RETURN_SECONDS = 3.0
 
 def verify(ctx: StepContext) -> None:
     """Look until everything is free three times in a row, or the limit has passed; then ask."""
-    answer = ctx.answer("not free")  # used up here: what was decided on other facts does not count for a new plan
+    answer = ctx.answer(
+        GateKind.NOT_FREE
+    )  # used up here: what was decided on other facts does not count for a new plan
     if ctx.job.kind == JobKind.START and not (ctx.job.touched and ctx.step.data):
         approve_anew_if_stale(ctx)
     if answer is not None and answer.answer != "again" and answer_stands(ctx, answer):
@@ -79,7 +81,7 @@ def verify(ctx: StepContext) -> None:
 
 def _record(ctx: StepContext) -> Record | None:
     """The processes that the stop of this round has ended."""
-    stopped = ctx.job.steps.filter(name="stop", way_back=ctx.step.way_back).order_by("-position").first()
+    stopped = ctx.job.steps.filter(name=StepName.STOP, way_back=ctx.step.way_back).order_by("-position").first()
     return Record.load(stopped.data) if stopped is not None and "processes" in stopped.data else None
 
 

@@ -9,14 +9,14 @@ from datetime import datetime, timedelta
 
 from django.utils import timezone
 
-from deployments.lifecycle import StandingKind
+from deployments.lifecycle import GateKind
 from deployments.models import StandingApproval
 from deployments.plan.collect import running_requests
 from deployments.plan.plan import Plan, what_changed
 from deployments.steps.base import GateOpened, StepContext, StepFailed
 from hosts.probe.frames import Unknown
+from hosts.transport.base import TransportError
 
-KIND = StandingKind.WHEN_IDLE.value
 LOOK_EVERY = timedelta(seconds=30)
 QUIET_LOOKS = 2
 """So often in a row no request must run: one look may fall between two requests of a chat."""
@@ -25,7 +25,7 @@ QUIET_LOOKS = 2
 def of_job(ctx: StepContext) -> StandingApproval | None:
     """The approval for later that this job has, until it is revoked; what waited for it is closed then."""
     row = ctx.job.later.order_by("-pk").first()
-    told = ctx.answer(KIND)
+    told = ctx.answer(GateKind.WHEN_IDLE)
     if told is not None and told.answer == "ask" and row is not None:
         ctx.job.later.filter(ended_at=None).update(ended_at=timezone.now(), ended_by_name=told.answered_by_name)
         row.refresh_from_db()
@@ -37,7 +37,7 @@ def of_job(ctx: StepContext) -> StandingApproval | None:
 
 def close(ctx: StepContext, *, answer: str) -> None:
     """Nobody is to decide any more whether to wait."""
-    open_gate = ctx.step.gates.filter(kind=KIND, answered_at=None).first()
+    open_gate = ctx.step.gates.filter(kind=GateKind.WHEN_IDLE, answered_at=None).first()
     if open_gate is not None:
         with ctx.writing():
             open_gate.close(answer=answer)
@@ -72,17 +72,36 @@ def refuse_if_changed(ctx: StepContext, later: StandingApproval, made: Plan) -> 
 
 def heed_requests(ctx: StepContext, later: StandingApproval) -> None:
     """Raises GateOpened until no request has run for long enough. What cannot be counted is not nothing."""
-    with ctx.link() as transport:
-        running = running_requests(ctx, transport)
+    running = _running(ctx)
     quiet = ctx.step.data.get("quiet_looks", 0) + 1 if running == 0 else 0
     if isinstance(running, Unknown):
         said = f"How many requests run could not be seen: {running.reason}"
     else:
         said = f"{running} request{'' if running == 1 else 's'} ran at the last look."
-    ctx.remember(quiet_looks=quiet, last_look=said)
     if quiet < QUIET_LOOKS:
-        raise _wait(ctx, later, until=min(timezone.now() + LOOK_EVERY, _end(later)), said=said)
+        raise _look_later(ctx, later, quiet=quiet, said=said)
+    ctx.remember(quiet_looks=quiet, last_look=said)
     close(ctx, answer="idle")
+
+
+def _running(ctx: StepContext) -> int | Unknown:
+    """Of the server that would be stopped: in a replacement the one that goes."""
+    ending = ctx.stopped
+    try:
+        with ending.link() as transport:
+            return running_requests(ending, transport)
+    except TransportError as error:
+        return Unknown(str(error))
+
+
+def not_seen(ctx: StepContext, later: StandingApproval, reason: str) -> GateOpened:
+    """The host could not be looked at: that is no change. The job waits on, to its deadline; ``raise`` it."""
+    return _look_later(ctx, later, quiet=0, said=f"{ctx.host} could not be looked at: {reason}")
+
+
+def _look_later(ctx: StepContext, later: StandingApproval, *, quiet: int, said: str) -> GateOpened:
+    ctx.remember(quiet_looks=quiet, last_look=said)
+    return _wait(ctx, later, until=min(timezone.now() + LOOK_EVERY, _end(later)), said=ctx.log.hide(said))
 
 
 def _wait(ctx: StepContext, later: StandingApproval, *, until: datetime, said: str = "") -> GateOpened:
@@ -96,8 +115,8 @@ def _wait(ctx: StepContext, later: StandingApproval, *, until: datetime, said: s
         {"key": "ask", "label": "Ask anew now", "action": "approve", "detail": "The plan is made and asked anew."},
         {"key": "discard", "label": "Do not do it", "action": "ask", "detail": "The job ends; nothing was touched."},
     ]
-    opened = ctx.ask(KIND, title=title, text=text, choices=choices, ring_at=until, summary=said)
-    known = ctx.step.gates.filter(kind=KIND, answered_at=None).first()
+    opened = ctx.ask(GateKind.WHEN_IDLE, title=title, text=text, choices=choices, ring_at=until, summary=said)
+    known = ctx.step.gates.filter(kind=GateKind.WHEN_IDLE, answered_at=None).first()
     if known is not None:
         opened.gate = known
     return opened

@@ -57,6 +57,11 @@ class GateCard:
         return [choice for choice in self.choices[1:] if not choice.refusal]
 
     @property
+    def can_discard(self) -> bool:
+        """One of the reader's choices ends the job as a cancel does: it is not offered twice."""
+        return any(choice.key == "discard" and not choice.refusal for choice in self.choices)
+
+    @property
     def waits_for(self) -> str:
         """Who may take the recommended choice, when the reader may not."""
         return self.choices[0].refusal if self.choices else ""

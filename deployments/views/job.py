@@ -14,6 +14,7 @@ from controlpanel.access import Action, may, requires
 from controlpanel.forms import PLAIN_NUMBER
 from controlpanel.views.asking import asking
 from deployments import logreading, services
+from deployments.lifecycle import StepName
 from deployments.models import Gate, Job
 from deployments.views import board
 from deployments.views.gatecard import gate_card, why_is_missing
@@ -58,7 +59,7 @@ def answer(request: HttpRequest, pk: int, gate_pk: int) -> HttpResponse:
         _check_name(request, gate, choice=given["choice"])
         services.answer_gate(gate, **given, **asking(request))
     except services.Refused as refused:
-        typed = {**given, "why_is_missing": why_is_missing(gate, given)}
+        typed = {**given, **_typed_name(request, gate, given["choice"]), "why_is_missing": why_is_missing(gate, given)}
         return _page(request, _job(pk), refused=refused, typed=typed, status=409)
     return redirect("deployments:job", pk=pk)
 
@@ -69,13 +70,14 @@ def approve_when_idle(request: HttpRequest, pk: int, gate_pk: int) -> HttpRespon
     """Approve the plan for a moment without requests."""
     found = _job(pk)
     gate = get_object_or_404(Gate.objects.select_related("job__deployment"), pk=gate_pk, job=found)
-    typed = {key: request.POST.get(key, "").strip() for key in ("begins", "ends", "plan_hash")}
+    typed: dict[str, Any] = {key: request.POST.get(key, "").strip() for key in ("begins", "ends", "plan_hash")}
     try:
         _check_name(request, gate, choice="approve")
         begins, ends = (_hours(typed[key]) for key in ("begins", "ends"))
         services.approve_when_idle(gate, begins=begins, ends=ends, plan_hash=typed["plan_hash"], **asking(request))
     except services.Refused as refused:
-        return _page(request, _job(pk), refused=refused, typed={**typed, "later": True}, status=409)
+        typed = {**typed, **_typed_name(request, gate, "approve"), "later": True}
+        return _page(request, _job(pk), refused=refused, typed=typed, status=409)
     return redirect("deployments:job", pk=pk)
 
 
@@ -88,13 +90,18 @@ def _hours(text: str) -> int:
 def _check_name(request: HttpRequest, gate: Gate, *, choice: str) -> None:
     """On production what stops or kills something needs the deployment's name, typed."""
     deployment = gate.job.guarded
-    option: dict[str, Any] = next((option for option in gate.choices if option["key"] == choice), {})
-    if deployment is None or not (choice == "approve" or option.get("danger")):
-        return
-    if request.POST.get("typed_name", "").strip() != deployment.name:
+    if deployment is not None and _typed_name(request, gate, choice)["name_is_wrong"]:
         raise services.Refused(
             f"{deployment.name} is a production deployment.", hint=f"Type its name, {deployment.name}, to confirm."
         )
+
+
+def _typed_name(request: HttpRequest, gate: Gate, choice: str) -> dict[str, Any]:
+    """What was typed as the deployment's name, and whether this choice needs another."""
+    option: dict[str, Any] = next((option for option in gate.choices if option["key"] == choice), {})
+    typed, guarded = request.POST.get("typed_name", "").strip(), gate.job.guarded
+    needed = guarded is not None and (choice == "approve" or bool(option.get("danger")))
+    return {"typed_name": typed, "name_is_wrong": needed and guarded is not None and typed != guarded.name}
 
 
 @require_POST
@@ -127,17 +134,23 @@ def _page(request: HttpRequest, job: Job, *, status: int = 200, **more: Any) -> 
 
 
 def _context(request: HttpRequest, job: Job) -> dict[str, Any]:
+    card = gate_card(job, user=request.user)
+    ends_at_its_question = card is not None and card.can_discard
     return {
         "job": job,
         "word": job_word(job),
-        "card": gate_card(job, user=request.user),
+        "card": card,
         "answered": [gate for gate in job.gates.all() if gate.answered_at],
         "steps": job.steps.prefetch_related("checks", "effects", "gates"),
-        "goes_back": any(step.way_back and step.name == "launch" for step in job.steps.all()),
-        "may_cancel": job.is_active and not job.cancel_requested_by and _may_cancel(request),
+        "goes_back": any(step.way_back and step.name == StepName.LAUNCH for step in job.steps.all()),
+        "may_cancel": _may_cancel(request) and _can_be_cancelled(job) and not ends_at_its_question,
         "gpus": list(dict.fromkeys(gpu for one in job.subjects if one.place for gpu in one.place.gpus)),
         **outcome(job),
     }
+
+
+def _can_be_cancelled(job: Job) -> bool:
+    return job.is_active and not job.cancel_requested_by
 
 
 def _may_cancel(request: HttpRequest) -> bool:

@@ -7,8 +7,7 @@ from typing import Any
 
 from django.urls import reverse
 
-from deployments import going_back
-from deployments.lifecycle import LEAVE_THE_SERVER, JobKind, JobState, StepState
+from deployments.lifecycle import LEAVE_THE_SERVER, GateKind, JobKind, JobState, StepName, StepState
 from deployments.models import Benchmark, Job, Launch
 from deployments.views.measured import beside_proven
 from deployments.views.starting import starting
@@ -16,7 +15,7 @@ from deployments.views.words import was_left
 from hosts.models import Gpu, Host
 
 FAILED = (JobState.FAILED, JobState.ERRORED)
-LAUNCHES = ("launch", "check")  # the steps in which the flags show whether they are right
+LAUNCHES = (StepName.LAUNCH, StepName.CHECK)  # the steps in which the flags show whether they are right
 
 
 def outcome(job: Job) -> dict[str, Any]:
@@ -48,7 +47,7 @@ def outcome(job: Job) -> dict[str, Any]:
 
 def _asks_whether_to_go_back(job: Job) -> bool:
     """The start has failed already, and a person decides what follows."""
-    return any(gate.kind == going_back.KIND and gate.answered_at is None for gate in job.gates.all())
+    return any(gate.kind == GateKind.WAY_BACK and gate.answered_at is None for gate in job.gates.all())
 
 
 def _host_to_look_at(job: Job) -> Host | None:

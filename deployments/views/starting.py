@@ -7,7 +7,7 @@ from datetime import datetime
 
 from deployments.decisions.readiness import usual
 from deployments.engines.progress import Reached
-from deployments.lifecycle import CLAIMABLE, StepState
+from deployments.lifecycle import CLAIMABLE, StepName, StepState
 from deployments.models import Job, Launch
 from deployments.starts import last_starts
 
@@ -37,7 +37,9 @@ def starting(job: Job, launch: Launch | None) -> Starting | None:
         or job.deployment is None
     ):
         return None
-    step = next((step for step in job.steps.all() if step.name == "check" and step.state == StepState.RUNNING), None)
+    step = next(
+        (step for step in job.steps.all() if step.name == StepName.CHECK and step.state == StepState.RUNNING), None
+    )
     if step is None:
         return None
     told = step.data.get("reached")

@@ -6,7 +6,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from deployments.lifecycle import ENDED, LEAVE_THE_SERVER, JobKind, JobState, StandingKind, StepState
+from deployments.lifecycle import (
+    ENDED,
+    LEAVE_THE_SERVER,
+    GateKind,
+    JobKind,
+    JobState,
+    StepName,
+    StepState,
+)
 from deployments.models import Deployment, Gate, Job, JobStep
 
 DOING = {
@@ -17,15 +25,15 @@ DOING = {
     JobKind.REPLACE: "Replacing",
     JobKind.PUT_BACK: "Putting back",
 }
-STEP_TITLES = {
-    "plan": "look, change nothing",
-    "drain": "let running requests finish",
-    "stop": "end the server's processes",
-    "verify": "cards and port measured free",
-    "launch": "start the server",
-    "check": "ready, and really answers",
-    "benchmark": "tokens per second",
-    "put back": "into its router",
+STEP_TITLES: dict[str, str] = {
+    StepName.PLAN: "look, change nothing",
+    StepName.DRAIN: "let running requests finish",
+    StepName.STOP: "end the server's processes",
+    StepName.VERIFY: "cards and port measured free",
+    StepName.LAUNCH: "start the server",
+    StepName.CHECK: "ready, and really answers",
+    StepName.BENCHMARK: "tokens per second",
+    StepName.PUT_BACK: "into its router",
 }
 ZERO = timedelta()
 UNDONE = (StepState.PENDING, StepState.RUNNING)
@@ -49,7 +57,7 @@ def job_word(job: Job) -> Word:
         if waits_for_idle(job):
             return Word("job", job.state, "Waits until no request runs")
         gate = next((gate for gate in job.gates.all() if gate.answered_at is None), None)
-        approval = gate is None or gate.kind == "plan"
+        approval = gate is None or gate.kind == GateKind.PLAN
         return Word("job", job.state, "Waiting for approval" if approval else "Waiting for a decision")
     if was_left(job):
         return Word("job", JobState.CANCELLED, "Ended by a decision")
@@ -60,7 +68,7 @@ def job_word(job: Job) -> Word:
 
 def waits_for_idle(job: Job) -> bool:
     """It waits for a moment without requests, and nobody need do anything."""
-    return any(gate.kind == StandingKind.WHEN_IDLE and gate.answered_at is None for gate in job.gates.all())
+    return any(gate.kind == GateKind.WHEN_IDLE and gate.answered_at is None for gate in job.gates.all())
 
 
 def was_left(job: Job) -> bool:
@@ -87,7 +95,7 @@ def _progress(steps: list[JobStep]) -> str:
     """`` 3/6`` for the step at work; of a way back only its own steps count."""
     on_way_back = any(step.way_back and step.state != StepState.PENDING for step in steps)
     round_steps = [step for step in steps if step.way_back == on_way_back]
-    if on_way_back and not any(step.name == "launch" for step in round_steps):
+    if on_way_back and not any(step.name == StepName.LAUNCH for step in round_steps):
         return ": stopping it"
     done = sum(step.state not in UNDONE for step in round_steps)
     if len(round_steps) < 2:

@@ -43,7 +43,7 @@ def test_a_shell_that_may_be_a_loop_is_asked_about_before_any_signal(
     monkeypatch.setattr(verify, "RETURN_SECONDS", 0.0)  # the scripted host looks a few times only
     story = to_the_gate(adopted)
     assert "bash (pid 50) may start the server again" in story.gate.title
-    assert "Only the server is signalled. The shell bash (pid 50) is not, nor" in story.gate.text
+    assert "Only the server itself is told to end. The shell bash (pid 50) is not, nor" in story.gate.text
     stop = next(choice for choice in story.gate.choices if choice["key"] == "stop")
     assert "in the first seconds after its end" in stop["detail"]
     assert "while true" in str(story.gate.evidence)

@@ -69,6 +69,26 @@ def test_the_old_one_is_stopped_and_the_new_one_serves(replace: Callable[..., St
     assert set(story.steps().values()) == {"done"}
 
 
+def test_it_waits_until_no_request_runs_at_the_server_that_goes(
+    replace: Callable[..., Story], new: Deployment, approver: User
+) -> None:
+    busy, quiet = ((200, f"sglang:num_running_reqs {running}.0\n".encode()) for running in (2, 0))
+    story, others = replace(approve=False), {"/metrics": quiet}
+    story.host.transport.ports[PORT] = lambda _host, _port: Tunnel(story.host.pages | others)
+    story.host.pages["/metrics"] = busy
+    story.work()
+    gate = story.gate
+    services.approve_when_idle(gate, begins=0, ends=2, plan_hash=gate.plan_hash, actor=approver, address="")
+    assert (story.work().state, story.job.summary) == (JobState.WAITING, "2 requests ran at the last look.")
+    story.host.pages["/metrics"] = quiet
+    for _ in range(2):
+        Job.objects.update(state=JobState.QUEUED)  # as the sweeper does in its time
+        job = story.work()
+    assert job.state == JobState.SUCCEEDED, job.summary
+    assert job.previous_revision == story.deployment.profile.revisions.get(number=1), "what served, for the way back"
+    assert "stop TERM" in story.host.sent
+
+
 def test_it_holds_both_deployments_all_cards_and_both_ports(
     replace: Callable[..., Story], new: Deployment, ask: Callable[..., Job]
 ) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import timedelta
 from typing import Any
-from uuid import uuid4
 
 import pytest
 from django.contrib.auth.models import User
@@ -16,7 +15,6 @@ from deployments.models import Deployment, Gate, Job, StandingApproval
 from tests.deployments.machine import CARDS, Proc
 from tests.deployments.support import OOM, READY, Story
 from tests.deployments.test_by_itself import leased  # noqa: F401 (a fixture)
-from tests.deployments.test_runner_replace import new  # noqa: F401 (a fixture)
 from tests.deployments.test_when_idle import look_again
 
 pytestmark = [pytest.mark.django_db, pytest.mark.jobs]
@@ -90,19 +88,6 @@ def test_later_is_for_the_first_question_alone(leased: Story, approver: User) ->
     assert leased.work_on().state == JobState.WAITING and leased.gate.step.name != "plan", leased.job.summary
     with pytest.raises(services.Refused, match="cannot wait"):
         approve_later(leased, approver)
-
-
-def test_a_replacement_does_not_wait_for_a_quiet_moment(
-    serving: Story,
-    new: Deployment,  # noqa: F811
-    operator: User,
-    approver: User,
-) -> None:
-    wanted = {"by": new, "reason": "x", "way_back": True, "request_key": uuid4()}
-    serving.job = services.request_replacement(serving.deployment, actor=operator, address="", **wanted)
-    assert serving.work().state == JobState.WAITING
-    with pytest.raises(services.Refused, match="cannot wait"):
-        approve_later(serving, approver)
 
 
 @pytest.mark.parametrize("how", ["expired", "revoked"])

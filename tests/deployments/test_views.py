@@ -386,6 +386,39 @@ def test_a_choice_without_its_reason_is_named_and_its_field_is_marked(client_of:
     assert "is-invalid" in field and "autofocus" in field
 
 
+def _not_free(gate: Gate) -> Gate:
+    kill = make_choice("kill", label="Kill it", action="confirm_kill", danger=True)
+    gate.choices, gate.kind, gate.plan_hash = [make_choice("again"), kill, make_choice("leave")], "not free", ""
+    gate.save()
+    return gate
+
+
+def test_a_refused_choice_stays_open_with_why_and_with_all_that_was_typed(client_of: ClientOf, approver: User) -> None:
+    gate = _not_free(_waiting(name="chat-prod", production=True))
+    client, path = client_of(approver), f"/jobs/{gate.job_id}/gates/{gate.pk}/"
+    page = client.post(path, {"choice": "kill", "comment": "its owner agreed", "typed_name": "chat-prd"})
+    shown = page.content.decode()
+    assert page.status_code == 409 and f'id="others-{gate.pk}" open>' in shown
+    assert "its owner agreed</textarea>" in shown and 'value="chat-prd" aria-invalid="true" autofocus' in shown
+    beside = shown.partition('name="choice" value="kill"')[2].partition('name="choice"')[0]
+    assert "chat-prod is a production deployment." in beside and "invalid-feedback" in beside
+    Gate.objects.update(answered_at=timezone.now(), answer="again")
+    late = client.post(path, {"choice": "leave", "comment": "its owner agreed"}).content.decode()
+    assert "not open any more" in late and "What you wrote was not stored: <q>its owner agreed</q>" in late
+
+
+def test_what_ends_the_job_is_offered_once_and_told_apart_from_an_answer(
+    client_of: ClientOf, operator: User, viewer: User
+) -> None:
+    gate = _waiting()
+    client, path = client_of(operator), f"/jobs/{gate.job_id}/"
+    page = client.get(path).content.decode()
+    assert 'value="discard"' in page and "Cancel…" not in page
+    assert "Cancel…" not in client.get(f"{path}part/header/").content.decode()
+    page = client.get(f"/jobs/{_not_free(gate).job_id}/").content.decode()
+    assert "Cancel…" in page and "This ends the job without an answer." in page
+
+
 def test_a_decision_is_shown_as_its_button_said_it(client_of: ClientOf, approver: User) -> None:
     gate = _waiting()
     gate.choices = [make_choice("again", label="Look again"), make_choice("leave", label="Leave it stopped")]

@@ -17,8 +17,9 @@ from deployments import services, sweeper
 from deployments.lifecycle import JobKind, JobState
 from deployments.models import Deployment, Job, StandingApproval
 from deployments.services import Refused
+from hosts.transport.base import LinkLost
 from tests.deployments.machine import OTHER_BOOT
-from tests.deployments.support import Story
+from tests.deployments.support import Story, Tunnel
 
 pytestmark = [pytest.mark.django_db, pytest.mark.jobs]
 BUSY = (200, b"sglang:num_running_reqs 3.0\n")
@@ -126,6 +127,46 @@ def test_without_such_a_moment_it_ends_and_says_what_was_seen(serving: Story, pa
     assert look_again(serving).state == JobState.FAILED
     last = "3 requests ran at the last look." if page == BUSY else "How many requests run could not be seen: "
     assert "no moment without requests in its time. " in serving.job.summary and last in serving.job.summary
+
+
+def _is_away(story: Story) -> None:
+    story.host.reachable = False
+
+
+def _does_not_say_its_boot(story: Story) -> None:
+    story.host.machine.broken["host"] = None
+
+
+def _is_away_once_looked_at(story: Story) -> None:
+    def lose(_host: str, _port: int) -> Tunnel:
+        raise LinkLost("The link is gone.")
+
+    story.host.transport.ports[30000] = lose
+
+
+@pytest.mark.parametrize("breaks", [_is_away, _does_not_say_its_boot, _is_away_once_looked_at])
+def test_a_host_that_cannot_be_looked_at_is_waited_for(serving: Story, breaks: Callable[[Story], None]) -> None:
+    for_later(serving)
+    breaks(serving)
+    job = serving.work()
+    assert (job.state, serving.gate.kind) == (JobState.WAITING, "when idle"), job.summary
+    unseen = "How many requests run" if breaks is _is_away_once_looked_at else str(serving.deployment.placement.host)
+    assert unseen in job.summary and "could not be" in job.summary
+    assert job.ring_at is not None and job.ring_at > timezone.now()
+    serving.host.reachable = True
+    serving.host.machine.broken.clear()
+    serving.host.transport.ports[30000] = lambda _host, _port: Tunnel(serving.host.pages)
+    assert look_again(serving).state == JobState.WAITING, "an hour without a look says nothing of requests"
+    assert look_again(serving).state == JobState.SUCCEEDED, serving.job.summary
+
+
+def test_a_host_that_stays_away_ends_it_at_its_deadline(serving: Story) -> None:
+    for_later(serving)
+    _is_away(serving)
+    assert serving.work().state == JobState.WAITING
+    StandingApproval.objects.update(expires_at=timezone.now())
+    assert look_again(serving).state == JobState.FAILED
+    assert "does not answer" in serving.job.summary and "Nothing was touched." in serving.job.summary
 
 
 @pytest.mark.parametrize("way", ["revoke", "ask", "discard", "role"])

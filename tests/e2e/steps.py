@@ -6,7 +6,9 @@ from collections.abc import Mapping
 
 from playwright.sync_api import Locator, Page, expect
 
+from deployments.lifecycle import GateKind
 from lab.host import Host
+from tests.e2e.questions import BUTTONS, TITLES
 
 COLLECT_READINGS = """() => {
   window.seen = [];
@@ -93,7 +95,7 @@ def adopt(page: Page, *, host: str, port: int, name: str) -> None:
     page.wait_for_url(re.compile(r"/deployments/\d+/$"))
 
 
-def restart_with(page: Page, *flags: str, reason: str) -> None:
+def restart_with(page: Page, *flags: str, reason: str, way_back: bool = True) -> None:
     """From a deployment's page: its newest flags and these behind them, to the plan that waits for an approval."""
     main(page).get_by_role("link", name=re.compile("^(Restart|Start)…")).click()
     main(page).get_by_role("link", name=re.compile(r"^Edit the flags of r\d+ first")).locator("visible=true").click()
@@ -101,6 +103,7 @@ def restart_with(page: Page, *flags: str, reason: str) -> None:
     command.fill(f"{command.input_value()} {shlex.join(flags)}")
     page.get_by_role("button", name="Save and plan the restart…").click()
     page.get_by_label("Why").fill(reason)
+    page.get_by_label("If it fails").set_checked(way_back)
     page.get_by_role("button", name="Make the plan").click()
     page.wait_for_url(re.compile(r"/jobs/\d+/$"))
     expect(page.get_by_role("button", name="Approve and restart")).to_be_visible(timeout=30_000)
@@ -156,10 +159,22 @@ def make_deployment(
     page.locator("input[name=kill_own_by_itself]").set_checked(kills_by_itself)
     page.locator("[name=co_tenants]").fill(co_tenants)
     if seconds:
-        page.locator("summary").filter(has_text="Limits").click()
-    for field, value in (seconds or {}).items():
-        page.locator(f"input[name={field}]").fill(str(value))
+        _fill_limits(page, seconds)
     main(page).locator("button[type=submit]").click()
+    page.wait_for_url(re.compile(r"/deployments/\d+/$"))
+
+
+def _fill_limits(page: Page, seconds: Mapping[str, int]) -> None:
+    page.locator("summary").filter(has_text="Limits").click()
+    for field, value in seconds.items():
+        page.locator(f"input[name={field}]").fill(str(value))
+
+
+def set_limits(page: Page, seconds: Mapping[str, int]) -> None:
+    """From a deployment's page: other time-outs, by the name of their field."""
+    page.goto(f"{page.url}edit/")
+    _fill_limits(page, seconds)
+    page.get_by_role("button", name=re.compile("^Save ")).click()
     page.wait_for_url(re.compile(r"/deployments/\d+/$"))
 
 
@@ -176,18 +191,27 @@ def ask_for(page: Page, *, deployment: str, kind: str, reason: str) -> str:
     return re.sub(r"^https?://[^/]+", "", page.url)
 
 
-def choose(page: Page, title: str, choice: str, *, reason: str = "") -> None:
-    """Answer the open question, which must have this title; ``reason`` where the choice needs one."""
-    panel = main(page).locator("[data-key^=gate]").filter(has_text=title)
-    expect(panel).to_be_visible(timeout=60_000)
+def press(page: Page, kind: GateKind, choice: str, *, title: str = "", reason: str = "") -> None:
+    """Answer the open question of this kind. ``title``: a part of it; ``reason`` where the choice needs one."""
+    panel = main(page).locator("[data-key^=gate]").filter(has=page.locator("h2", has_text=re.compile(TITLES[kind])))
+    panel = panel.filter(has_text=title)
+    button = panel.locator(f"button[name=choice][value='{choice}']")
+    expect(button).to_contain_text(BUTTONS[kind, choice], timeout=90_000)
     if reason:
         panel.get_by_label("Comment").fill(reason)
-    others = panel.get_by_text("Other choices", exact=True)
-    button = panel.get_by_role("button", name=choice)
-    if others.count() and not button.is_visible():
-        others.click()
-    button.click()
-    page.wait_for_load_state()
+    if not button.is_visible():
+        panel.get_by_text("Other choices", exact=True).click()
+    with page.expect_navigation():
+        button.click()
+
+
+def approve_for_later(page: Page, *, begins: int, ends: int) -> None:
+    """Approve the plan that is shown for a moment without requests, in some hours."""
+    page.locator("summary").filter(has_text="Approve it for later").click()
+    page.get_by_label("Not before").fill(str(begins))
+    page.get_by_label("Not after").fill(str(ends))
+    with page.expect_navigation():
+        page.get_by_role("button", name="Approve when idle").click()
 
 
 def ends(page: Page, word: str) -> None:

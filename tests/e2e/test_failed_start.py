@@ -3,6 +3,7 @@
 import pytest
 from playwright.sync_api import Page, expect
 
+from deployments.lifecycle import GateKind
 from lab.host import Host
 from tests.e2e import steps
 
@@ -50,7 +51,7 @@ def test_a_start_that_hangs_shows_how_far_it_came_and_can_be_stopped(page: Page,
     question = steps.main(page).locator("[data-key^=gate]").filter(has_text=NOT_READY)
     expect(question).to_contain_text("that alone is no failure", timeout=60_000)
     expect(question).to_contain_text("Loading safetensors checkpoint shards")
-    steps.choose(page, NOT_READY, "Stop it")
+    steps.press(page, GateKind.NOT_READY, "stop")
     steps.ends(page, "Start failed")
     expect(steps.main(page)).to_contain_text("was stopped; it is down")
     expect(steps.main(page)).to_contain_text("Stopping what did not come up")

@@ -6,6 +6,7 @@ import signal
 import pytest
 from playwright.sync_api import Page, expect
 
+from deployments.lifecycle import GateKind
 from lab.fleet import Fleet
 from lab.host import Host
 from tests.e2e import steps
@@ -35,8 +36,7 @@ def deploy_standin(page: Page, name: str, port: int, *options: str, wrapper: str
 
 def begin(page: Page, *, deployment: str, kind: str, reason: str) -> None:
     steps.ask_for(page, deployment=deployment, kind=kind, reason=reason)
-    page.get_by_role("button", name=f"Approve and {kind}").click()
-    page.wait_for_load_state()
+    steps.press(page, GateKind.PLAN, "approve")
 
 
 def stop(page: Page, deployment: str) -> None:
@@ -54,8 +54,8 @@ def test_a_stranger_is_looked_at_again_then_killed_with_a_reason(page: Page, fle
     expect(question).to_contain_text("sleep 86400", timeout=60_000)
     expect(steps.main(page).locator("[data-curve] canvas")).to_be_visible()
 
-    steps.choose(page, NOT_FREE, "Look again")
-    steps.choose(page, NOT_FREE, "Kill this process", reason="Its owner agreed.")
+    steps.press(page, GateKind.NOT_FREE, "again")
+    steps.press(page, GateKind.NOT_FREE, "kill", reason="Its owner agreed.")
 
     steps.ends(page, "Succeeded")
     expect(steps.main(page)).to_contain_text("Its owner agreed.")
@@ -66,12 +66,12 @@ def test_memory_without_an_owner_is_left_or_launched_onto(page: Page, fleet: Fle
     deploy_standin(page, "gate-leak", 25002)
     fleet.faults.gpu_leak(gpu2, 0, 5000)
     begin(page, deployment="gate-leak", kind="start", reason="onto a card that leaks")
-    steps.choose(page, NOT_FREE, "Leave it stopped")
+    steps.press(page, GateKind.NOT_FREE, "leave")
     steps.ends(page, "Ended by a decision")
     expect(steps.main(page)).to_contain_text("decided to leave gate-leak stopped")
 
     begin(page, deployment="gate-leak", kind="start", reason="it is small enough")
-    steps.choose(page, NOT_FREE, "Launch anyway", reason="5 GB are nothing to it.")
+    steps.press(page, GateKind.NOT_FREE, "anyway", reason="5 GB are nothing to it.")
     steps.ends(page, "Succeeded")
     stop_needs_the_leak_gone(page, fleet, gpu2)
 
@@ -80,7 +80,7 @@ def stop_needs_the_leak_gone(page: Page, fleet: Fleet, gpu2: Host) -> None:
     begin(page, deployment="gate-leak", kind="stop", reason="done")
     expect(steps.main(page).locator("[data-key^=gate]").filter(has_text=NOT_FREE)).to_be_visible(timeout=60_000)
     fleet.faults.gpu_clear(gpu2)
-    steps.choose(page, NOT_FREE, "Look again")
+    steps.press(page, GateKind.NOT_FREE, "again")
     steps.ends(page, "Succeeded")
 
 
@@ -91,7 +91,7 @@ def test_a_co_tenant_that_came_meanwhile_is_agreed_to(page: Page, fleet: Fleet, 
     begin(page, deployment="gate-shared", kind="restart", reason="another moves in meanwhile")
     expect(page.locator("[data-log]")).to_contain_text("Sending SIG", timeout=30_000)
     fleet.faults.gpu_hold(gpu2, 1, 3000)
-    steps.choose(page, NOT_FREE, "Go on beside these co-tenants")
+    steps.press(page, GateKind.NOT_FREE, "accept")
     steps.ends(page, "Succeeded")
     (co_tenant,) = [process for process in gpu2.processes() if process.title == "sleep 86400"]  # it was never touched
     stop(page, "gate-shared")
@@ -106,8 +106,7 @@ def test_what_the_old_server_left_behind_is_killed_when_a_person_says_so(page: P
     begin(page, deployment="gate-left", kind="restart", reason="first start")
     steps.ends(page, "Succeeded")
     begin(page, deployment="gate-left", kind="stop", reason="what it starts at its end is not ours to kill unasked")
-    title = "Something is left over from the old server"
-    steps.choose(page, title, "Kill what is left over from the old server", reason="It only sleeps.")
+    steps.press(page, GateKind.NOT_FREE, "kill_left", title="Something is left over", reason="It only sleeps.")
     steps.ends(page, "Succeeded")
 
 
@@ -121,7 +120,7 @@ def test_what_cannot_be_read_is_not_free_until_it_can(page: Page, fleet: Fleet, 
     question = steps.main(page).locator("[data-key^=gate]").filter(has_text=UNMEASURED)
     expect(question).to_be_visible(timeout=60_000)
     fleet.faults.gpu(gpu2, "none")
-    steps.choose(page, UNMEASURED, "Look again")
+    steps.press(page, GateKind.NOT_FREE, "again", title=UNMEASURED)
     steps.ends(page, "Succeeded")
     stop(page, "gate-unread")
 
@@ -134,14 +133,12 @@ def test_a_deaf_server_is_waited_for_left_and_killed(page: Page, gpu2: Host) -> 
     )
     begin(page, deployment="gate-deaf", kind="restart", reason="first start")
     steps.ends(page, "Succeeded")
-    title = "The server did not end on SIGTERM. Kill it?"
-
     begin(page, deployment="gate-deaf", kind="restart", reason="it does not listen")
-    steps.choose(page, title, "Wait another 1 s")
-    steps.choose(page, title, "Leave it as it is")
+    steps.press(page, GateKind.KILL, "wait")
+    steps.press(page, GateKind.KILL, "leave")
     steps.ends(page, "Ended by a decision")
     expect(steps.main(page)).to_contain_text("decided not to kill")
 
     begin(page, deployment="gate-deaf", kind="stop", reason="it still does not listen")
-    steps.choose(page, title, "Kill these processes")
+    steps.press(page, GateKind.KILL, "kill")
     steps.ends(page, "Succeeded")
