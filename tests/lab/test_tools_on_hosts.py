@@ -1,16 +1,22 @@
 """gpustat and nvitop, as their authors ship them, on simulated hosts: they do not crash, and they tell what
-nvidia-smi tells, in every mode in which their real libraries let them."""
+nvidia-smi and the panel's own probe tell, in every mode in which their real libraries let them."""
 
 import json
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
+from hosts.probe.facts import HostFacts
+from hosts.probe.gpus import AppList, GpuList, GpuReading
+from hosts.probe.probe import probe
+from hosts.transport.pct import PctTransport
 from lab.fleet import Container, Fleet, Host, Node
 from tests.lab.conftest import wait_for
+from tests.lab.test_ports import connect
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
@@ -77,9 +83,32 @@ def query(place: Place, *words: str) -> list[list[str]]:
     return [line.split(", ") for line in done.stdout.decode().splitlines()]
 
 
-def agree(place: Place, indices: list[int]) -> None:
-    """The two tools and nvidia-smi say the same of these cards."""
-    told = {gpu["index"]: gpu for gpu in gpustat(place)}
+def looked(fleet: Fleet, place: Place) -> HostFacts:
+    """What the panel's own probe finds there, over its own way to it."""
+    with closing(connect(fleet, place.node if isinstance(place, Container) else place)) as link:
+        transport = PctTransport(link, vmid=place.vmid) if isinstance(place, Container) else link
+        return probe(transport, sections=("gpus", "apps"), timeout=30)
+
+
+def ours_agrees(facts: HostFacts, told: dict[object, dict[str, object]], indices: list[int]) -> set[int] | None:
+    """The panel's reading says of these cards what gpustat says; who holds them, by number.
+
+    None: not known, as nvidia-smi names no process at all while a card of the machine has no handle.
+    """
+    assert isinstance(facts.gpus, GpuList), facts.gpus
+    for index in indices:
+        card = facts.gpus.by_uuid(str(told[index]["uuid"]))
+        assert isinstance(card, GpuReading), card
+        assert (card.index, card.memory_used) == (index, told[index]["memory.used"])
+        assert (card.memory_total, card.name) == (told[index]["memory.total"], told[index]["name"])
+    uuids = {told[index]["uuid"] for index in indices}
+    return {app.pid for app in facts.apps.apps if app.gpu_uuid in uuids} if isinstance(facts.apps, AppList) else None
+
+
+def agree(fleet: Fleet, place: Place, indices: list[int]) -> None:
+    """The two tools, nvidia-smi and the panel's probe say the same of these cards."""
+    facts = looked(fleet, place)
+    told: dict[object, dict[str, object]] = {gpu["index"]: gpu for gpu in gpustat(place)}
     screen = nvitop(place)
     sizes = [round(float(size) * {"B": 1 / 2**20, "MiB": 1, "GiB": 1024}[unit]) for size, unit in SIZE.findall(screen)]
     pids = set()
@@ -93,6 +122,8 @@ def agree(place: Place, indices: list[int]) -> None:
         assert {process["pid"] for process in processes} == apps
         pids |= apps
     assert {int(pid) for pid in PROCESS.findall(screen)} == pids, screen
+    ours = ours_agrees(facts, told, indices)
+    assert ours == pids or (ours is None and len(indices) == 1)
 
 
 @pytest.fixture(autouse=True)
@@ -116,7 +147,7 @@ def swapped(fleet: Fleet) -> Host:
 def test_they_agree(fleet: Fleet, swapped: Host, mode: str) -> None:
     fault, away = MODES[mode]
     fleet.faults.gpu(swapped, fault)
-    agree(swapped, [index for index in (0, 1) if index not in away])
+    agree(fleet, swapped, [index for index in (0, 1) if index not in away])
 
 
 @pytest.mark.parametrize("mode", SILENT)
@@ -155,8 +186,8 @@ def test_in_a_container_with_the_last_two_cards(fleet: Fleet) -> None:
     box.exec(["sh", "-c", start], timeout=10)
     wait_for(lambda: query(box, "--query-compute-apps=pid"))
     fleet.faults.gpu_hold(node, 2, 300)
-    agree(box, [0, 1])
-    agree(node, [0, 1, 2, 3])
+    agree(fleet, box, [0, 1])
+    agree(fleet, node, [0, 1, 2, 3])
 
 
 def test_mig_desktop_and_unified_memory(fleet: Fleet) -> None:
