@@ -53,7 +53,8 @@ _HARMLESS_IDS = frozenset(["id", "ids"])
 # A switch, not a secret: --allow-credentials, HF_HUB_DISABLE_IMPLICIT_TOKEN, --no-auth.
 _SWITCHES = frozenset(["allow", "disable", "enable", "require", "requires", "skip"])
 _SWITCHES_IN_FRONT = frozenset(["no", "is", "has"])
-_WORKING_DIRECTORIES = frozenset(["PWD", "OLDPWD"])  # the shell's own
+_NEVER = frozenset(["PWD", "OLDPWD", "NOPASSWD"])
+"""The shell's own directories; and a tag in the rules of sudo, which our own advice tells a person to write."""
 
 # Alone and with a colon these are words of a sentence ("the key: turn it"), and with a number a count.
 PROSE = frozenset([*_KEYS, "pass", "auth", "sig", "signature", "pwd", "pw", "pat", "cred"])
@@ -62,7 +63,7 @@ PROSE = frozenset([*_KEYS, "pass", "auth", "sig", "signature", "pwd", "pw", "pat
 @lru_cache(maxsize=4096)
 def is_secret_name(name: str) -> bool:
     """Whether a variable, field or option of this name holds a secret."""
-    if name in _WORKING_DIRECTORIES:
+    if name in _NEVER:
         return False
     words = words_of(name)
     if not words or words[-1] in _HARMLESS_ENDINGS:

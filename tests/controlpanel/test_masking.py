@@ -79,6 +79,7 @@ UNCHANGED = [
     "Decode batch. #running-req: 1, #token: 93, token usage: 0.00, gen throughput (token/s): 71.2",
     "ServerArgs(model_path='/m', tokenizer_path='/m', api_key=None, skip_tokenizer_init=False, max_total_tokens=1000)",
     "TOKENIZERS_PARALLELISM=false",
+    "write the line “LOGIN ALL=(root) NOPASSWD: ALL” with the name of the login",
     "max_new_tokens=128 num_key_value_heads=8 eos_token='</s>' pad_token=<pad>",
     "the key question is whether the token was spent",
     "http://10.0.0.1:30000/v1/models and user@example.com:22",
