@@ -7,14 +7,16 @@ from typing import Any
 
 from django.urls import reverse
 
-from deployments.lifecycle import LEAVE_THE_SERVER, GateKind, JobKind, JobState, StepName, StepState
-from deployments.models import Benchmark, Job, Launch
+from deployments.lifecycle import DOWN, LEAVE_THE_SERVER, GateKind, JobKind, JobState, StepName, StepState
+from deployments.models import Benchmark, Deployment, Job, Launch
 from deployments.views.measured import beside_proven
 from deployments.views.starting import starting
 from deployments.views.words import was_left
 from hosts.models import Gpu, Host
 
 FAILED = (JobState.FAILED, JobState.ERRORED)
+NOT_BY_PROVEN = (*LEAVE_THE_SERVER, JobKind.REPLACE)
+"""A proven revision mends no failure of these: a replacement's cards are in the hands of the other one."""
 LAUNCHES = (StepName.LAUNCH, StepName.CHECK)  # the steps in which the flags show whether they are right
 
 
@@ -37,12 +39,20 @@ def outcome(job: Job) -> dict[str, Any]:
         "look_first": _host_to_look_at(job) if failed else None,
         "plan_again": _plan_again(job),
         "missed": not job.is_active and job.state != JobState.SUCCEEDED,
-        "retry_proven": failed and proven is not None and job.kind not in LEAVE_THE_SERVER,
+        "retry_proven": failed and proven is not None and job.kind not in NOT_BY_PROVEN,
+        "left_down": _left_down(job),
         "in_effect": in_effect(launch.effective if launch else {}),
         "memory": _memory(launch) if launch else [],
         "measured": _measured(job),
         "is_proven": bool(launch and proven and launch.revision_id == proven.pk),
     }
+
+
+def _left_down(job: Job) -> Deployment | None:
+    """What a replacement has stopped, where it did not come up again and neither did the other: users have nothing."""
+    if job.is_active or job.state == JobState.SUCCEEDED or not job.touched or job.replaces is None:
+        return None
+    return job.replaces if all(one.state in DOWN for one in job.subjects) else None
 
 
 def _asks_whether_to_go_back(job: Job) -> bool:
