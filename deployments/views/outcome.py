@@ -9,6 +9,7 @@ from django.urls import reverse
 
 from deployments.lifecycle import DOWN, LEAVE_THE_SERVER, GateKind, JobKind, JobState, StepName, StepState
 from deployments.models import Benchmark, Deployment, Job, Launch
+from deployments.plan.warnings import Cure
 from deployments.views.measured import beside_proven
 from deployments.views.starting import starting
 from deployments.views.words import was_left
@@ -27,6 +28,7 @@ def outcome(job: Job) -> dict[str, Any]:
     failed = job.state in FAILED and not left
     deployment = job.deployment
     proven = deployment.proven_revision if deployment else None
+    cure = _cure(job) if failed else ""
     return {
         "launch": launch,
         "starting": starting(job, launch),
@@ -36,7 +38,8 @@ def outcome(job: Job) -> dict[str, Any]:
         "succeeded": job.state == JobState.SUCCEEDED,
         "diagnosis_link": _line_link(job),
         "proven": proven,
-        "look_first": _host_to_look_at(job) if failed else None,
+        "cure": cure,
+        "look_first": _host_to_look_at(job) if failed and cure in ("", Cure.HOST) else None,
         "plan_again": _plan_again(job),
         "missed": not job.is_active and job.state != JobState.SUCCEEDED,
         "retry_proven": failed and proven is not None and job.kind not in NOT_BY_PROVEN,
@@ -58,6 +61,12 @@ def _left_down(job: Job) -> Deployment | None:
 def _asks_whether_to_go_back(job: Job) -> bool:
     """The start has failed already, and a person decides what follows."""
     return any(gate.kind == GateKind.WAY_BACK and gate.answered_at is None for gate in job.gates.all())
+
+
+def _cure(job: Job) -> str:
+    """On which page that is mended which stood in the way of the plan (plan/warnings.py); empty where no link helps."""
+    step = next((step for step in job.steps.all() if step.state == StepState.FAILED), None)
+    return str(step.data.get("cure", "")) if step is not None else ""
 
 
 def _host_to_look_at(job: Job) -> Host | None:
