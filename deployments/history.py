@@ -17,7 +17,7 @@ LOOK_SECONDS = 0.05
 """How long a page may read logs. What is not read by then is left to the next page, which begins there."""
 FEW, MANY = 25, 800
 """Jobs whose logs are read at once: the first ones, and the most once none of many had the text."""
-FIELDS = {"deployment": "deployment_name", "host": "host_name", "kind": "kind", "state": "state"}
+FIELDS = {"host": "host_name", "kind": "kind", "state": "state"}
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,8 @@ def narrowed(wanted: Wanted) -> QuerySet[Job]:
     jobs = Job.objects.order_by("-pk").filter(
         **{lookup: value for name, lookup in FIELDS.items() if (value := getattr(wanted, name))}
     )
+    if wanted.deployment:
+        jobs = jobs.filter(_concerns(wanted.deployment))
     if wanted.person:
         jobs = jobs.filter(Q(requested_by_name=wanted.person) | Q(approved_by_name=wanted.person))
     if wanted.since:
@@ -59,6 +61,13 @@ def narrowed(wanted: Wanted) -> QuerySet[Job]:
     if wanted.until and wanted.until < date.max:
         jobs = _before(jobs, midnight(wanted.until + timedelta(days=1)))
     return jobs
+
+
+def _concerns(deployment: str) -> Q:
+    """Its own jobs, and those by which it was replaced; they are few, so that the rest is still found by its index."""
+    replaced = list(Job.objects.filter(replaces__name=deployment).values_list("pk", flat=True))
+    own = Q(deployment_name=deployment)
+    return own | Q(pk__in=replaced) if replaced else own
 
 
 def found(wanted: Wanted) -> QuerySet[Job]:
@@ -101,7 +110,7 @@ def _saying(text: str) -> QuerySet[LogChunk]:
 def _shown(keys: list[int]) -> list[Job]:
     """The jobs as a list shows them, newest first, without what only their own pages show."""
     jobs = Job.objects.filter(pk__in=keys).order_by("-pk").defer("plan", "traceback", "diagnosis", "hint")
-    return list(jobs.select_related("revision__profile").prefetch_related("steps", "gates"))
+    return list(jobs.select_related("revision__profile", "replaces").prefetch_related("steps", "gates"))
 
 
 def _from(jobs: QuerySet[Job], moment: datetime) -> QuerySet[Job]:

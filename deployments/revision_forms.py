@@ -39,7 +39,7 @@ class RevisionForm(forms.Form):
     )
     port = forms.IntegerField(
         label="Port", required=False, min_value=1, max_value=65535,
-        help_text="Empty: the port in the command line, else the engine's usual one.",
+        help_text="Only where the command line does not say it. Empty: as there, else the engine's usual one.",
     )  # fmt: skip
     ready_pattern = forms.CharField(
         label="Text in the log that says: ready",
@@ -68,12 +68,13 @@ class RevisionForm(forms.Form):
 
     @staticmethod
     def from_revision(revision: Revision) -> dict[str, Any]:
-        """Initial values that say what ``revision`` says."""
+        """Initial values that say what ``revision`` says; the port only where the command does not."""
+        engine = ENGINES.get(revision.profile.engine, CUSTOM)
         return {
             "command": write(Command(revision.argv, {}, "", revision.container)),
             "env": write_env(revision.env),
             "workdir": revision.workdir,
-            "port": revision.port,
+            "port": None if _says_port(revision, engine) else revision.port,
             "ready_pattern": revision.ready_pattern,
             "engine_versions": revision.engine_versions,
         }
@@ -122,6 +123,14 @@ class RevisionForm(forms.Form):
     def engine_for(self, command: Command) -> str:
         """The key of the engine that the command is for."""
         return self._engine
+
+
+def _says_port(revision: Revision, engine: Engine) -> bool:
+    """Without the field it would be the same port."""
+    try:
+        return port_of(revision.command, engine) == revision.port
+    except ValueError:
+        return False
 
 
 def _another_engine(command: Command, engine: Engine) -> list[str]:

@@ -151,11 +151,11 @@ class OverviewStream(_Looks):
         # Not all jobs: of a long history that would take half a second, every two seconds and for each page.
         last = Job.objects.order_by("-pk").values_list("pk", flat=True).first()
         jobs = list(Job.objects.filter(state__in=ACTIVE).order_by("pk").values_list("pk", "version", "state"))
-        told = ("pk", "state", "state_detail", "revision_id", "proven_revision_id")
+        told = ("pk", "state", "state_detail", "revision_id", "proven_revision_id", "out_of_router")
         states = list(Deployment.objects.order_by("pk").values_list(*told))
         standing = list(StandingApproval.current().values_list("pk", "given_at"))
-        reach = list(Host.objects.order_by("pk").values_list("pk", "reach"))
-        version = str(hash((last, tuple(jobs), tuple(states), tuple(reach), tuple(standing))))
+        hosts = list(Host.objects.order_by("pk").values_list("pk", "reach", "gpu_problem", "maintenance"))
+        version = f"{zlib.crc32(repr((last, jobs, states, hosts, standing)).encode()):08x}"
         return Batch(cursor=cursor) if version == cursor else Batch([{"version": version}], version)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from django import forms
 
 from controlpanel.forms import PlainIntegerField, readable
-from hosts.history.showing import SPANS, Window
+from hosts.history.showing import SPANS, Window, spans
 from hosts.models import Host
 
 
@@ -120,14 +120,14 @@ class MaintenanceForm(forms.Form):
 class MemoryForm(forms.Form):
     """Which time the curve of the memory shows: a span that ends now, or a piece of it that somebody has marked."""
 
-    span = forms.ChoiceField(choices=[(name, words) for name, (words, _) in SPANS.items()])
+    span = forms.ChoiceField(choices=[(name, name) for name in SPANS])
     since = forms.IntegerField(required=False, min_value=0)
     until = forms.IntegerField(required=False, min_value=0)
 
     def window(self, now: int) -> Window:
         """What was asked for, in seconds since 1970: nothing of the future, nothing before the longest span."""
-        _, seconds = SPANS[self.cleaned_data["span"]]
+        lengths = {name: seconds for name, (_, seconds) in spans().items()}
         until = min(self.cleaned_data["until"] or now, now)
-        earliest = now - max(length for _, length in SPANS.values())
-        since = max(self.cleaned_data["since"] or now - seconds, earliest)
+        earliest = now - max(lengths.values())
+        since = max(self.cleaned_data["since"] or now - lengths[self.cleaned_data["span"]], earliest)
         return Window(min(since, until - 1), until)

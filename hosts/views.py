@@ -97,7 +97,8 @@ def memory(request: HttpRequest, pk: int) -> JsonResponse:
     now = int(time.time())
     form = MemoryForm(request.GET)
     if not form.is_valid():
-        return JsonResponse({"error": "Choose 15 minutes, 24 hours or 30 days."}, status=422)
+        *first, last = [words for words, _ in showing.spans().values()]
+        return JsonResponse({"error": f"Choose {', '.join(first)} or {last}."}, status=422)
     return JsonResponse(showing.memory(_host(pk), form.window(now), now=now))
 
 
@@ -238,7 +239,7 @@ def _context(host: Host) -> dict[str, Any]:
         "placements": host.placements.select_related("deployment"),
         "in_use": host.placements.exclude(deployment__state="released").exists(),
         "trust_form": TrustForm(),
-        "spans": showing.SPANS,
+        "spans": showing.spans(),
         "maintenance_form": MaintenanceForm(),
     }
 

@@ -7,7 +7,7 @@ from lab.fleet import Fleet
 
 
 def seed(fleet: Fleet) -> None:
-    """Add the fleet's hosts with their keys, and three deployments."""
+    """Add the fleet's hosts with their keys, and deployments on them."""
     for machine in fleet.machines:
         host = Host.objects.create(name=machine.name, address=machine.address, user=machine.user, port=machine.port)
         _trust(host, machine.host_key_line)
@@ -16,12 +16,21 @@ def seed(fleet: Fleet) -> None:
     for host in Host.objects.order_by("pk"):
         testing.run_test(HostTest.objects.create(host=host).pk)
     links.POOL.close_all()
-    _deploy("chat-27b", "gpu1", "sglang", _sglang("/models/qwen-27b", "0.8", cards=2, port=30000), port=30000, cards=2)
+    add_deployments()
+
+
+def add_deployments() -> None:
+    """One on each kind of host, and one that can take the place of another on its cards."""
+    qwen = {"cards": 2, "context": 131_072}
+    _deploy("chat-27b", "gpu1", "sglang", _sglang("/models/qwen-27b", "0.8", port=30000, **qwen), port=30000, cards=2)
+    long = qwen | {"context": 262_144}
+    _deploy(
+        "chat-27b-long", "gpu1", "sglang", _sglang("/models/qwen-27b", "0.9", port=30001, **long), port=30001, cards=2
+    )
     tiny = ["/lab/bin/llama-server", "-m", "/models/tiny.gguf", "--host", "0.0.0.0", "--port", "8080", "--metrics"]
     _deploy("tiny-llama", "gpu2", "llama_server", tiny, port=8080, cards=1)
-    _deploy(
-        "chat-397b", "ct129", "sglang", _sglang("/models/qwen-397b", "0.85", cards=8, port=30000), port=30000, cards=8
-    )
+    large = _sglang("/models/qwen-397b", "0.85", port=30000, cards=8, context=131_072)
+    _deploy("chat-397b", "ct129", "sglang", large, port=30000, cards=8)
 
 
 def _trust(host: Host, line: str) -> None:
@@ -33,14 +42,14 @@ def _trust(host: Host, line: str) -> None:
     HostKey.objects.filter(pk=key.pk).update(pinned_at=key.offered_at)
 
 
-def _sglang(model: str, fraction: str, *, cards: int, port: int) -> list[str]:
+def _sglang(model: str, fraction: str, *, cards: int, port: int, context: int) -> list[str]:
     return [
         "/lab/bin/python",
         *("-m", "sglang.launch_server"),
         *("--model-path", model),
         *("--tp-size", str(cards)),
         *("--host", "0.0.0.0", "--port", str(port)),
-        *("--context-length", "131072"),
+        *("--context-length", str(context)),
         *("--mem-fraction-static", fraction),
         "--enable-metrics",
     ]

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 from deployments.catalogue.matching import NUMBER, Given, match
 from deployments.catalogue.model import Catalogue, Flag
+from deployments.catalogue.validate import choices_in_words
+from deployments.catalogue.values import problem_of
 
 
 class CannotSet(ValueError):
@@ -48,7 +50,7 @@ def set_flag(args: Sequence[str], catalogue: Catalogue, name: str, text: str) ->
     flag = catalogue.by_name.get(name)
     if flag is None:
         raise CannotSet(f"{name} is no flag of this engine.")
-    words = [name] if flag.takes == "0" else _written(flag, text, by_itself=catalogue.engine == "llama_server")
+    words = [name] if flag.takes == "0" else _written(catalogue, flag, text)
     before = given(args, catalogue).get(flag.name)
     first, behind = before.at if before is not None else (len(args), len(args))
     return [*args[:first], *words, *args[behind:]]
@@ -62,13 +64,20 @@ def drop_flag(args: Sequence[str], catalogue: Catalogue, name: str) -> list[str]
     return kept
 
 
-def _written(flag: Flag, text: str, *, by_itself: bool) -> list[str]:
-    """``by_itself``: the engine takes the next word as the value, whatever it is."""
+def _written(catalogue: Catalogue, flag: Flag, text: str) -> list[str]:
     values = _values(flag, text)
+    if catalogue.is_sure:
+        _refuse_wrong(flag, values)
     hidden = len(values) == 1 and values[0].startswith("-") and not NUMBER.fullmatch(values[0])
-    if hidden and not by_itself:  # argparse would take it for a flag
+    if hidden and catalogue.engine != "llama_server":  # argparse would take it for a flag; that one takes any word
         return [f"{flag.name}={values[0]}"]
     return [flag.name, *values]
+
+
+def _refuse_wrong(flag: Flag, values: Sequence[str]) -> None:
+    for value in values:
+        if (problem := problem_of(flag, value)) is not None:
+            raise CannotSet(f"{flag.name} {problem}. {choices_in_words(flag, value)}".strip())
 
 
 def _values(flag: Flag, text: str) -> list[str]:

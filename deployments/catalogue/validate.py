@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from deployments.catalogue.finding import ERROR, LEVELS, NOTE, WARN, Finding
 from deployments.catalogue.matching import Ambiguous, Given, Words, match
-from deployments.catalogue.model import Catalogue
+from deployments.catalogue.model import Catalogue, Flag
 from deployments.catalogue.pairs import pairs_of
 from deployments.catalogue.values import problem_of
 from deployments.catalogue.versions import change_of
@@ -90,7 +90,7 @@ def _given(given: Given, catalogue: Catalogue) -> Iterator[Finding]:
     if given.surplus is not None:
         yield _sure(catalogue, given.name, f"{given.name} takes no value.", f"Write only {given.name}.")
     if given.too_few:
-        yield _sure(catalogue, given.name, f"{given.name} lacks its value.", _choices_in_words(given) or "Add it.")
+        yield _sure(catalogue, given.name, f"{given.name} lacks its value.", choices_in_words(given.flag) or "Add it.")
     for value in given.values:
         problem = problem_of(flag, value)
         if problem is not None:
@@ -98,13 +98,13 @@ def _given(given: Given, catalogue: Catalogue) -> Iterator[Finding]:
                 catalogue,
                 given.name,
                 f"{given.name} {problem}.",
-                _choices_in_words(given, value) or "Correct the value.",
+                choices_in_words(given.flag, value) or "Correct the value.",
             )
 
 
-def _choices_in_words(given: Given, value: str = "") -> str:
-    """The values to choose from, the nearest first."""
-    choices = [str(choice) for choice in given.flag.choices or ()]
+def choices_in_words(flag: Flag, value: str = "") -> str:
+    """The values to choose from, the nearest first; empty where any is."""
+    choices = [str(choice) for choice in flag.choices or ()]
     if not choices:
         return ""
     near = difflib.get_close_matches(value, choices, n=1, cutoff=0.6)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from deployments.engines.stage import Stage
 
 LONGEST_REST = 2_000
 """Characters of a line that has not ended yet."""
+RANK = re.compile(r"(?<![A-Za-z])[DPTE]P\d{1,4}(?: [DPTE]P\d{1,4})*")
+"""Who of several processes says a line: ``TP1`` in SGLang's prefix, in vLLM's ``(Worker_TP1 pid=71)``."""
 
 
 @dataclass(frozen=True)
@@ -20,14 +22,20 @@ class Reached:
     words: str
     done: int | None = None
     total: int | None = None
+    behind: str = ""
+    """What was said last, where that is an earlier stage: by which rank, if it says so, and which stage."""
 
     def __str__(self) -> str:
-        return self.words if self.total is None else f"{self.words}, {self.done} of {self.total}"
+        text = self.words if self.total is None else f"{self.words}, {self.done} of {self.total}"
+        return f"{text} (meanwhile {self.behind})" if self.behind else text
 
 
 @dataclass
 class Progress:
-    """Takes the log of one start as it comes; ``reached`` is the stage that it named last."""
+    """Takes the log of one start as it comes; ``reached`` is the furthest of its stages that was named.
+
+    It never goes back: what comes late is said by another rank, or of the next model of the same start, as a draft.
+    """
 
     stages: Sequence[Stage]
     reached: Reached | None = None
@@ -39,12 +47,24 @@ class Progress:
         end = max(whole.rfind("\n"), whole.rfind("\r")) + 1
         self._rest = whole[end:][-LONGEST_REST:]
         found = [(whole.rfind(text, 0, end), stage) for stage in self.stages for text in stage.texts]
-        named = [_reached(stage, whole[at : _line_end(whole, at)]) for at, stage in sorted(found, key=_at) if at >= 0]
-        if not named:
-            return
-        # Another rank begins with a stage of which the first has long counted some.
-        same = [each for each in (self.reached, *named) if each is not None and each.words == named[-1].words]
-        self.reached = next((each for each in reversed(same) if each.total is not None), named[-1])
+        for at, stage in sorted(found, key=_at):
+            if at >= 0:
+                line = whole[at : _line_end(whole, at)]
+                self._name(_reached(stage, line), RANK.search(whole, _line_start(whole, at), at))
+
+    def _name(self, named: Reached, rank: re.Match[str] | None) -> None:
+        known = self.reached
+        if known is None or self._place(named) > self._place(known):
+            self.reached = named
+        elif named.words == known.words:
+            # Another rank begins with a stage of which the first has long counted some.
+            self.reached = named if named.total is not None else replace(known, behind="")
+        else:
+            who = f"{rank.group()}: " if rank else ""
+            self.reached = replace(known, behind=f"{who}{named}")
+
+    def _place(self, reached: Reached) -> int:
+        return [stage.words for stage in self.stages].index(reached.words)
 
 
 @dataclass
@@ -68,6 +88,10 @@ class Phases:
 
 def _at(found: tuple[int, Stage]) -> int:
     return found[0]
+
+
+def _line_start(text: str, at: int) -> int:
+    return max(text.rfind("\n", 0, at), text.rfind("\r", 0, at)) + 1
 
 
 def _line_end(text: str, at: int) -> int:

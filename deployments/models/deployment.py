@@ -134,9 +134,14 @@ class Deployment(models.Model):
         return self.name
 
     def plan_url(self) -> str:
-        """The address of the form that brings it up: a start when it is known to be stopped, else a restart."""
-        kind = "start" if self.state == ServiceState.STOPPED else "restart"
+        """The address of the form that brings it up: a start when no server of it can be there, else a restart."""
+        kind = "start" if self.state == ServiceState.STOPPED or self.is_unseen else "restart"
         return reverse(f"deployments:plan_{kind}", args=[self.pk])
+
+    @property
+    def is_unseen(self) -> bool:
+        """Neither a job nor a monitor has said anything of it yet: it was just made."""
+        return self.state == ServiceState.UNKNOWN and self.state_since is None
 
     @classmethod
     def locked(cls, pk: int) -> Deployment:

@@ -12,7 +12,7 @@ from deployments.fit.outcome import Outcome, Pools
 from deployments.fit.served import Served
 from deployments.fit.span import MIB
 from deployments.plan.fitting import Fit, Room, held_beyond
-from deployments.plan.warnings import warning
+from deployments.plan.warnings import Cure, warning
 from hosts.probe.frames import Unknown
 
 STATUS = {
@@ -162,16 +162,18 @@ def fit_warnings(fit: Fit | None, *, name: str) -> list[dict[str, Any]]:
     """In the words of a plan; none of them stands in the way. ``name``: of the revision."""
     if fit is None:
         return []
-    found = [warning(caution.text, caution.why, caution.todo) for caution in fit.cautions]
+    found = [warning(caution.text, caution.why, caution.todo, cure=Cure.FLAGS) for caution in fit.cautions]
     if fit.verdict is Verdict.DOES_NOT_FIT:
         why = "The start will fail for want of memory, and what serves now would be stopped for nothing."
         if fit.is_only_too_long:
             why = "It starts all the same, and refuses each request that is longer than what goes in."
         text = f"{name} does not fit on these cards. {fit.found.reason}"
-        found.insert(0, warning(text, why, _todo(fit), asks=not fit.is_only_too_long))
+        found.insert(0, warning(text, why, _todo(fit), asks=not fit.is_only_too_long, cure=Cure.FLAGS))
     elif fit.verdict is Verdict.TOO_CLOSE and _is_unlikely(fit):
         why = "Some of what an engine takes is only known between bounds. It may start, and it may not."
-        found.insert(0, warning(f"{name} may not fit on these cards. {fit.found.reason}", why, _todo(fit)))
+        found.insert(
+            0, warning(f"{name} may not fit on these cards. {fit.found.reason}", why, _todo(fit), cure=Cure.FLAGS)
+        )
     return found
 
 

@@ -51,6 +51,7 @@ def warnings_of_flags(checked: FlagCheck, *, launch: str) -> list[dict[str, obje
             "why": why if finding.stops else perhaps,
             "todo": f"Edit the flags, which makes a new revision. {finding.todo}".strip(),
             "blocks": finding.stops,
+            "cure": "flags",
         }
         for finding in checked.grave
     ]

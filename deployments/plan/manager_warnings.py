@@ -8,7 +8,7 @@ from typing import Any
 
 from deployments.plan.inputs import PlanInput
 from deployments.plan.manager import Manager, ManagerKind
-from deployments.plan.warnings import warning
+from deployments.plan.warnings import Cure, warning
 from hosts.probe.processes import Process
 
 
@@ -95,6 +95,7 @@ def _slower_than_the_job(asked: PlanInput, manager: Manager) -> list[dict[str, A
             "A server that ends no sooner makes the job fail, while the unit goes on stopping it.",
             f"Raise “For the server to end” under Edit of {asked.deployment}, or set a shorter TimeoutStopSec in the "
             "unit, then plan again.",
+            cure=Cure.SETTINGS,
         )
     ]
 

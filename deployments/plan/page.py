@@ -209,4 +209,8 @@ def way_back(asked: PlanInput, serving: Serving, manager: Manager | None) -> dic
             "possible": True,
             "text": f"Not by itself: after a failure the job asks whether to start {asked.previous} again.",
         }
-    return {"possible": True, "text": f"If it fails, {asked.previous} is started again, with all checks."}
+    same = asked.new is not None and asked.previous == asked.new.name
+    again = (
+        f"the same revision ({asked.previous}) is launched once more" if same else f"{asked.previous} is started again"
+    )
+    return {"possible": True, "text": f"If it fails, {again}, with all checks."}

@@ -14,7 +14,7 @@ from typing import Any
 from deployments.flags import flags_of
 from deployments.plan.inputs import PlanInput, Recipe
 from deployments.plan.start import Start
-from deployments.plan.warnings import warning
+from deployments.plan.warnings import Cure, warning
 from deployments.plan.ways import NAMED
 from hosts.probe.frames import Unknown
 
@@ -66,6 +66,7 @@ def _several_machines(new: Recipe) -> list[dict[str, Any]]:
             "Relaunch starts and checks a server on one machine. Of such a one it would see a part only.",
             "Start it on the machines by hand, or use a revision that needs one machine.",
             blocks=True,
+            cure=Cure.FLAGS,
         )
     ]
 
@@ -95,6 +96,7 @@ def _too_few_cards(asked: PlanInput, new: Recipe) -> list[dict[str, Any]]:
             "The engine ends at once when it does not find as many as its flags say.",
             f"Tick more cards under Edit of {asked.deployment}, or make the parallel sizes smaller in a new revision.",
             blocks=True,
+            cure=Cure.SETTINGS,
         )
     ]
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from deployments.plan.plan import Plan, hash_of
-from deployments.plan.warnings import warning
+from deployments.plan.warnings import Cure, warning
 
 FROM_THE_STOP = ("serves", "manager", "beside")
 """Of the facts that an approval rests on: those on the server that goes."""
@@ -51,7 +51,9 @@ def _both(old: list[Any], new: list[Any]) -> list[Any]:
 
 def _warnings(out: Plan, new: Plan, *, old: str, comes: str) -> list[dict[str, Any]]:
     """Each once, those that block first; that nothing serves is one of them."""
-    found = [*out.data["warnings"], *new.data["warnings"]]
+    # What is mended on a page of the old one's has no link: those of the job's page lead to the new one's.
+    of_the_stop = [row if row["cure"] == Cure.HOST else {**row, "cure": ""} for row in out.data["warnings"]]
+    found = [*of_the_stop, *new.data["warnings"]]
     if not out.serving.processes:
         found.append(
             warning(

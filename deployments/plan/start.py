@@ -178,6 +178,8 @@ def _through(asked: PlanInput, serving: Serving, way: Way, tool: tuple[str, ...]
         return replace(start, blocked=asked.starter.reason)
     if asked.starter is None or asked.new is None:
         return start
+    if isinstance(asked.starter, UnitTold) and asked.starter.output_unread:
+        return replace(start, blocked=asked.starter.output_unread)
     try:
         asks = replace(wanted(asked.new), secrets=bool(asked.secrets))
         return replace(start, writes=what_to_write(asked.starter, asks))

@@ -12,7 +12,7 @@ from deployments.plan.inputs import PlanInput
 from deployments.plan.passing import API_KEY
 from deployments.plan.serving import Serving
 from deployments.plan.start import LIMITS, Kept, Start, run_of
-from deployments.plan.warnings import warning
+from deployments.plan.warnings import Cure, warning
 from deployments.plan.ways import LABELS, NAMED, By
 from hosts.probe.frames import Unknown
 
@@ -53,6 +53,7 @@ def start_warnings(asked: PlanInput, serving: Serving, start: Start) -> list[dic
                 f"That way was taken because: {start.why}",
                 f"Mend that, or choose another way to start it under Edit of {asked.deployment}.",
                 blocks=True,
+                cure=Cure.SETTINGS,
             )
         ]
     if lost := _secrets_lost(asked, start):
@@ -74,11 +75,11 @@ def _secrets_lost(asked: PlanInput, start: Start) -> list[dict[str, Any]]:
             f"{asked.engine.label} takes its API key from a file only, and {start.way.name} names none of the panel's."
         )
         todo = "Keep the key with the unit itself and remove it here, or choose another way under Edit."
-        return [warning(text, why, todo, blocks=True)]
+        return [warning(text, why, todo, blocks=True, cure=Cure.SETTINGS)]
     if start.way.by in (By.CONTAINER, By.COMPOSE) or start.as_served:
         text = f"{start.way.name} starts the server in an environment of its own, so the secrets cannot be passed on."
         todo = "Keep them with the unit or container itself and remove them here, or choose another way under Edit."
-        return [warning(text, why, todo, blocks=True)]
+        return [warning(text, why, todo, blocks=True, cure=Cure.SETTINGS)]
     return []
 
 
@@ -101,6 +102,7 @@ def _container_warnings(asked: PlanInput, run: Run) -> list[dict[str, Any]]:
                 f"{image} is another image by now than the one that {told.name} was made of.",
                 "The new server may be another version of the engine.",
                 "Name the image by its digest in a new revision, if it is to stay the same.",
+                cure=Cure.FLAGS,
             )
         )
     if told.name and told.labels.get(DEPLOYMENT) != asked.deployment:
@@ -160,5 +162,6 @@ def _other_processors(asked: PlanInput, serving: Serving) -> list[dict[str, Any]
             f"The server runs on processors {root.processors} only; the new one may use all ({init.processors}).",
             "numactl or taskset has chosen them, which often makes a server faster. The new command does not.",
             "Put the same numactl or taskset in front of the command, in a new revision.",
+            cure=Cure.FLAGS,
         )
     ]

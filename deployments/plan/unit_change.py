@@ -24,6 +24,8 @@ from deployments.plan.unit_file import (
 from hosts.probe.frames import Unknown
 
 HEAD = ("# Written by Relaunch; removed, the unit is as it was.", "[Service]")
+READABLE = ("journal", "kmsg", "syslog", "inherit", "append:", "truncate:")
+"""Where a unit may write its output so that the log of one start can be followed."""
 SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "ash"})
 
 
@@ -64,6 +66,20 @@ class UnitTold:
     def drop_in(self) -> str:
         """Where ours stands."""
         return f"/etc/systemd/system/{self.name}.d/relaunch.conf"
+
+    @property
+    def output_unread(self) -> str:
+        """Why the log of one start could not be followed (remote/run_unit.sh); empty where it can be."""
+        output = self.shown.get("StandardOutput", "")
+        if output.startswith(READABLE) or not output:
+            return ""
+        path = output.removeprefix("file:")
+        append = f"StandardOutput=append:{path}" if path != output else "StandardOutput=journal"
+        return (
+            f"It writes its output to {output} (StandardOutput), where the panel cannot follow the log of one start: a "
+            f"start would never be seen to be ready. Let it write with {append}"
+            f"{' or to the journal' if path != output else ''}."
+        )
 
     @property
     def secrets_file(self) -> str:

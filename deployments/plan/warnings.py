@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from enum import StrEnum
 from typing import Any
 
 from deployments.commandline.prefixes import uv_without_frozen
@@ -21,9 +22,24 @@ from hosts.probe.facts import HostFacts
 from hosts.probe.frames import Unknown
 
 
-def warning(text: str, why: str, todo: str, *, blocks: bool = False, asks: bool = False) -> dict[str, Any]:
-    """A sentence, why it matters, and what to do. ``asks``: a plan with it is never approved without a person."""
-    return {"text": text, "why": why, "todo": todo, "blocks": blocks, "asks": asks}
+class Cure(StrEnum):
+    """The page on which somebody does what a warning says, for a link beside it."""
+
+    NONE = ""
+    FLAGS = "flags"
+    SETTINGS = "settings"
+    SECRETS = "secrets"
+    HOST = "host"
+    RESTART = "restart"
+
+
+def warning(
+    text: str, why: str, todo: str, *, blocks: bool = False, asks: bool = False, cure: Cure = Cure.NONE
+) -> dict[str, Any]:
+    """A sentence, why it matters, and what to do, on which page. ``asks``: a plan with it is never approved without a
+    person.
+    """
+    return {"text": text, "why": why, "todo": todo, "blocks": blocks, "asks": asks, "cure": cure.value}
 
 
 def warnings_of(
@@ -62,7 +78,10 @@ def _unusable(asked: PlanInput, usable: Sequence[CardUsable]) -> list[dict[str, 
     why = "No program starts on it before somebody has mended that, and what serves now would be stopped for nothing."
     if asked.new is None:
         why = "The server can be stopped. The next one does not start before somebody has mended that."
-    return [warning(reason.text, why, reason.todo, blocks=asked.new is not None) for reason in not_usable(usable)]
+    return [
+        warning(reason.text, why, reason.todo, blocks=asked.new is not None, cure=Cure.HOST)
+        for reason in not_usable(usable)
+    ]
 
 
 def _router(asked: PlanInput) -> list[dict[str, Any]]:
@@ -75,6 +94,7 @@ def _router(asked: PlanInput) -> list[dict[str, Any]]:
             "The requests that take it out of its router and put it back hold that key.",
             "Set it under Secrets on the deployment's page, or take {router key} out of the requests under Edit.",
             blocks=True,
+            cure=Cure.SECRETS,
         )
     ]
 
@@ -97,6 +117,7 @@ def _blocking(asked: PlanInput, serving: Serving, cards: Sequence[CardSeen]) -> 
                 "It is not a server of this deployment's engine, so it is not stopped.",
                 "Ask its owner to stop it, or give the deployment another port.",
                 blocks=True,
+                cure=Cure.FLAGS,
             )
         )
     if asked.new is not None:
@@ -109,6 +130,7 @@ def _blocking(asked: PlanInput, serving: Serving, cards: Sequence[CardSeen]) -> 
                 "A start never stops anything.",
                 "Ask for a restart instead.",
                 blocks=True,
+                cure=Cure.RESTART,
             )
         )
     return found
@@ -123,7 +145,9 @@ def _unread(asked: PlanInput, card: CardSeen) -> dict[str, Any]:
     """Nothing is launched onto such a card. A server is stopped all the same, which may be what mends it."""
     text, todo = f"{card.label} cannot be measured: {card.reason}", "Mend that on the host, then plan again."
     if asked.new is not None:
-        return warning(text, "Without a reading nobody can say that the card is free.", todo, blocks=True)
+        return warning(
+            text, "Without a reading nobody can say that the card is free.", todo, blocks=True, cure=Cure.HOST
+        )
     why = (
         "The server can be stopped. Whether its card is free then cannot be said: the job waits for a reading, as long "
         "as for slow memory, then asks."
@@ -155,6 +179,7 @@ def _no_card(asked: PlanInput) -> list[dict[str, Any]]:
             "The server could take cards that nobody has measured, and that somebody else works on.",
             "Edit the deployment and tick the cards that it may use.",
             blocks=True,
+            cure=Cure.SETTINGS,
         )
     ]
 
@@ -180,6 +205,7 @@ def _other_cards(asked: PlanInput, new: Recipe) -> list[dict[str, Any]]:
                 "Take the variable out of the revision (the panel sets it from the cards that are ticked, and flags "
                 "like --base-gpu-id or --main-gpu then count from the first of them), or tick those cards.",
                 blocks=True,
+                cure=Cure.FLAGS,
             )
         ]
     return []
@@ -194,6 +220,7 @@ def _may_change(asked: PlanInput) -> list[dict[str, Any]]:
             f"{asked.new.name} is started by uv run without --frozen.",
             "uv may install other versions before it starts the server, which then is another one than was proven.",
             "Write uv run --frozen in a new revision to start what is installed.",
+            cure=Cure.FLAGS,
         )
     ]
 
@@ -203,14 +230,14 @@ def _secrets(asked: PlanInput, new: Recipe) -> list[dict[str, Any]]:
     why = f"{asked.deployment} is not started without its secrets ({', '.join(sorted(asked.secrets))})."
     if asked.secrets_lost is not None:
         text, todo = asked.secrets_lost
-        return [warning(text, why, todo, blocks=True)]
+        return [warning(text, why, todo, blocks=True, cure=Cure.SECRETS)]
     reason = why_not_passed(asked.engine, new.argv, asked.secrets)
     if new.container:
         reason = why_not_in_container(asked.engine, new.container["options"], asked.secrets)
     if not reason:
         return []
     todo = "Start the engine itself in a new revision, or remove the secret on the deployment's page."
-    return [warning(f"The secrets cannot be passed on: {reason}.", why, todo, blocks=True)]
+    return [warning(f"The secrets cannot be passed on: {reason}.", why, todo, blocks=True, cure=Cure.SECRETS)]
 
 
 def _scheduled(asked: PlanInput) -> list[dict[str, Any]]:
@@ -254,7 +281,9 @@ def _other_version(asked: PlanInput) -> list[dict[str, Any]]:
     todo = "Use an environment with such a version. If this one has been tried, state it in a new revision."
     if isinstance(installed, Unknown):
         text = f"{new.name} is known to be good with {asked.engine.label} {new.engine_versions}. Which version is "
-        return [warning(f"{text}installed on {asked.host} is not known: {installed.reason}", why, todo)]
+        return [
+            warning(f"{text}installed on {asked.host} is not known: {installed.reason}", why, todo, cure=Cure.FLAGS)
+        ]
     among = is_among(installed, new.engine_versions)
     if among:
         return []
@@ -265,6 +294,7 @@ def _other_version(asked: PlanInput) -> list[dict[str, Any]]:
             f"{asked.host} has, {found}.",
             why,
             todo,
+            cure=Cure.FLAGS,
         )
     ]
 
@@ -285,6 +315,7 @@ def _missing(asked: PlanInput, new: Recipe) -> list[dict[str, Any]]:
                     "The launch would fail.",
                     "Correct the path in a new revision, or mount or copy it on the host.",
                     blocks=True,
+                    cure=Cure.FLAGS,
                 )
             )
     space = asked.facts.disks.get(HOME)
@@ -295,6 +326,7 @@ def _missing(asked: PlanInput, new: Recipe) -> list[dict[str, Any]]:
                 "The launch needs room for its log.",
                 f"Free some space; at least {LEAST_DISK_MIB} MiB are needed.",
                 blocks=True,
+                cure=Cure.HOST,
             )
         )
     return found
@@ -318,6 +350,7 @@ def _heeded(asked: PlanInput, serving: Serving, others: Held | Unknown) -> list[
                 "asks.",
                 "Ask who else works on them. To have it seen, log in as root or tick sudo on the host's page.",
                 asks=bool(serving.processes) or bool(asked.rules),
+                cure=Cure.HOST,
             )
         ]
     if not others.strangers or asked.new is None:
@@ -332,6 +365,7 @@ def _heeded(asked: PlanInput, serving: Serving, others: Held | Unknown) -> list[
             _stays_down(asked, serving),
             todo if neighbours else "Ask their owner first.",
             asks=True,
+            cure=Cure.SETTINGS if neighbours else Cure.NONE,
         )
     ]
 
@@ -353,6 +387,7 @@ def _tight(asked: PlanInput, serving: Serving, cards: Sequence[CardSeen]) -> lis
                     f"Write the number under Edit of {asked.deployment} (memory needed on a shared card), then plan "
                     "again.",
                     asks=True,
+                    cure=Cure.SETTINGS,
                 )
             )
             continue
@@ -365,6 +400,7 @@ def _tight(asked: PlanInput, serving: Serving, cards: Sequence[CardSeen]) -> lis
                     "The co-tenants are left alone, so the launch would not fit.",
                     "Launch a revision that needs less, or stop or shrink a co-tenant first.",
                     asks=True,
+                    cure=Cure.FLAGS,
                 )
             )
     return found

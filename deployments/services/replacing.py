@@ -7,7 +7,7 @@ from uuid import UUID
 from django.contrib.auth.models import User
 
 from controlpanel.refusal import Refused
-from deployments.lifecycle import DOWN, JobKind
+from deployments.lifecycle import DOWN, JobKind, ServiceState
 from deployments.models import Deployment, Job
 from deployments.services.jobs import refuse_released, request_job
 
@@ -54,11 +54,12 @@ def why_not_by(old: Deployment, new: Deployment) -> str:
     if not mine.gpu_uuids:
         return "it has no card."
     if new.state not in DOWN or new.live_launch is not None:
-        return f"it is not stopped ({new.get_state_display().lower()})."
+        return f"it is not stopped ({new.get_state_display().lower()}). Stop it first."
     return ""
 
 
-def candidates(old: Deployment) -> list[Deployment]:
-    """The deployments by which ``old`` can be replaced."""
-    there = Deployment.objects.filter(placements__host=old.placement.host).select_related("revision__profile")
-    return [one for one in there.order_by("name").distinct() if not why_not_by(old, one)]
+def weighed(old: Deployment) -> list[tuple[Deployment, str]]:
+    """The other deployments of its host, each with why it cannot take the place of ``old``; empty where it can."""
+    there = Deployment.objects.filter(placements__host=old.placement.host).exclude(pk=old.pk)
+    there = there.exclude(state=ServiceState.RELEASED).select_related("revision__profile")
+    return [(one, why_not_by(old, one)) for one in there.order_by("name").distinct()]

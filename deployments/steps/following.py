@@ -6,7 +6,7 @@ import contextlib
 import re
 import time
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -118,7 +118,7 @@ class Start:
         reached = self.progress.reached
         if reached is None or time.monotonic() - self._shown_at < SHOW_SECONDS:
             return
-        facts = {"words": reached.words, "done": reached.done, "total": reached.total}
+        facts = asdict(reached)
         if facts != self.ctx.step.data.get("reached"):
             self._shown_at = time.monotonic()
             self.ctx.remember(reached=facts)

@@ -73,7 +73,7 @@ def ask(ctx: StepContext, verdict: Verdict, seen: Round, boot_id: str, *, record
     evidence: list[dict[str, Any]] = [{"text": reason} for reason in reasons]
     since = _down_since(ctx, seen, again)
     if since is not None:
-        evidence.append({"text": f"{ctx.deployment} is down since", "at": since.isoformat(timespec="seconds")})
+        evidence.append({"text": f"{_served(ctx)} is down since", "at": since.isoformat(timespec="seconds")})
     if again.rows:
         evidence.append({"table": {"head": HEAD, "rows": again.rows}})
     choices = _choices(ctx, seen, again)
@@ -144,8 +144,18 @@ def _down_since(ctx: StepContext, seen: Round, again: _Again) -> datetime | None
     for step in ctx.job.steps.filter(name=StepName.STOP).exclude(ended_at=None).order_by("position"):
         if step.data.get("processes"):
             return step.ended_at
-    state = Deployment.objects.values("state", "state_since").get(pk=ctx.deployment.pk)
+    state = Deployment.objects.values("state", "state_since").get(pk=_served(ctx).pk)
     return state["state_since"] if state["state"] in (ServiceState.STOPPED, ServiceState.CRASHED) else None
+
+
+def _served(ctx: StepContext) -> Deployment:
+    """Whose server users had: of a replacement the one that goes, whose cards are meant to be free."""
+    return ctx.job.replaces or ctx.deployment
+
+
+def _left(ctx: StepContext) -> str:
+    """What is down when nothing more is started."""
+    return " and ".join(one.name for one in ctx.job.subjects) or ctx.deployment.name
 
 
 def _look_again(ctx: StepContext, others: tuple[HolderSeen, ...], record: Record | None, boot_id: str) -> _Again:
@@ -252,7 +262,13 @@ def _choices(ctx: StepContext, seen: Round, again: _Again) -> list[dict[str, Any
         "action": "ask",
         "detail": "Everything is measured again, for as long as before.",
     }
-    leave = {"key": "leave", "label": "Leave it stopped", "action": "ask", "detail": f"{ctx.deployment} stays down."}
+    both = ctx.job.replaces is not None
+    leave = {
+        "key": "leave",
+        "label": "Leave both stopped" if both else "Leave it stopped",
+        "action": "ask",
+        "detail": f"{_left(ctx)} {'stay' if both else 'stays'} down.",
+    }
     kill = {
         "key": "kill",
         "label": f"Kill {'this process' if len(others) == 1 else f'these {len(others)} processes'}",
@@ -341,8 +357,8 @@ def carry_out(ctx: StepContext, answer: Gate) -> None:
     """Do what a person chose. Raises StepFailed when the service is to be left stopped."""
     if answer.answer == "leave":
         raise StepFailed(
-            f"{answer.answered_by_name} decided to leave {ctx.deployment} stopped.",
-            hint="Start it when the cards are free.",
+            f"{answer.answered_by_name} decided to leave {_left(ctx)} stopped.",
+            hint=f"Start {_served(ctx)} when the cards are free.",
         )
     if answer.answer == "accept":
         ctx.remember(co_tenants=ctx.step.data["found"] or [])

@@ -39,7 +39,7 @@ def plan(ctx: StepContext) -> None:
     else:
         ctx.say(f"Looking at {ctx.host} to make the plan.")
     made = make(ctx) if later is None else _look_for_later(ctx, later)
-    _refuse_if_blocked(made)
+    _refuse_if_blocked(ctx, made)
     title = f"{TITLES[JobKind(ctx.job.kind)]} {_what(ctx)}?"
     if (right := by_itself.right_to(ctx, made)) is not None:
         by_itself.approve(ctx, made, right, title=title)
@@ -63,10 +63,11 @@ def _what(ctx: StepContext) -> str:
     return f"{ctx.job.replaces} by {ctx.job.deployment}" if ctx.job.replaces else str(ctx.deployment)
 
 
-def _refuse_if_blocked(made: Plan) -> None:
-    """Raises StepFailed with what stands in the way of the plan."""
+def _refuse_if_blocked(ctx: StepContext, made: Plan) -> None:
+    """Raises StepFailed with what stands in the way of the plan; where that is mended is kept for the job's page."""
     reasons = [warning for warning in made.data["warnings"] if warning["blocks"]]
     if reasons:
+        ctx.remember(cure=reasons[0]["cure"])
         raise StepFailed(" ".join(warning["text"] for warning in reasons), hint=reasons[0]["todo"])
 
 
@@ -162,7 +163,7 @@ def approve_anew_if_stale(ctx: StepContext) -> Plan:
     made = make(ctx)
     if _take_approval(ctx, made):
         return made
-    _refuse_if_blocked(made)
+    _refuse_if_blocked(ctx, made)
     changed = what_changed(ctx.job.plan or {}, ctx.log.hide_in(made.data))
     ctx.say(f"The plan is out of date: {'; '.join(changed)}.")
     title = "The plan is out of date. Approve the new one?"

@@ -10,6 +10,7 @@ from django.utils import timezone
 from controlpanel.templatetags.ui import lasted
 from deployments.models import Gate, Job, JobStep
 from deployments.views import words
+from deployments.views.cures import CurePage, cure_page
 from deployments.views.words import STEP_TITLES, Word, job_word
 
 register = template.Library()
@@ -53,3 +54,9 @@ def spent(of: Job | JobStep) -> dict[str, str]:
     work = lasted(now - found.work, None if at_work else now)
     waited = lasted(now - found.waited, None if found.waits else now)
     return {"work": work, "waited": waited if found.waits or found.waited >= timedelta(seconds=1) else ""}
+
+
+@register.simple_tag(takes_context=True)
+def cure(context: template.Context, job: Job, which: str) -> CurePage | None:
+    """The page on which the reader does what a warning of its plan says."""
+    return cure_page(job, which, context["may"])

@@ -11,6 +11,7 @@ from typing import Any
 
 from django.http import QueryDict
 
+from deployments.catalogue.matching import Given
 from deployments.catalogue.model import Catalogue, Flag
 from deployments.catalogue.program import Program
 from deployments.catalogue.setting import drop_flag, given, search, set_flag
@@ -26,10 +27,13 @@ KINDS = {"int": "whole number", "float": "number", "json": "JSON", "str": "text"
 
 @dataclass(frozen=True)
 class Row:
-    """One flag. ``now``: its value in the command, None when it is not there. ``typed``: as sent with the form."""
+    """One flag. ``now``: its value in the command, None when it is not there; ``written``: by which of its names.
+    ``typed``: as sent with the form.
+    """
 
     flag: Flag
     now: str | None
+    written: str
     typed: str
 
     @property
@@ -54,11 +58,17 @@ class Row:
 
     @property
     def switches(self) -> list[str]:
-        """The spellings of a flag without a value: one of them may mean the opposite."""
-        long = [name for name in self.flag.names if name.startswith("--")]
+        """The spellings of a flag without a value: one of them may mean the opposite. Not what is there already."""
         if self.flag.takes != "0":
             return []
-        return long if any(name.startswith("--no-") for name in long) else [self.flag.name]
+        long = [name for name in self.flag.names if name.startswith("--")]
+        names = long if any(map(_negates, long)) else [self.flag.name]
+        return [name for name in names if self.now is None or _negates(name) != _negates(self.written)]
+
+    @property
+    def is_switch(self) -> bool:
+        """It takes no value."""
+        return self.flag.takes == "0"
 
 
 @dataclass(frozen=True)
@@ -72,6 +82,10 @@ class Picked:
     problem: str = ""
     said: str = ""
     all: bool = False
+
+
+def _negates(name: str) -> bool:
+    return name.startswith("--no-")
 
 
 def default_of(flag: Flag) -> str:
@@ -135,9 +149,10 @@ def picked(data: QueryDict, args: Sequence[str], known: Catalogue, *, said: str 
     else:
         found = search(known, text) if text else [each.flag for each in has.values()]
     shown = found if do == ALL else found[:MOST]
-    rows = [
-        Row(flag, " ".join(has[flag.name].values) if flag.name in has else None, data.get(VALUE + flag.name, ""))
-        for flag in shown
-    ]
+    rows = [_row(flag, has.get(flag.name), data.get(VALUE + flag.name, "")) for flag in shown]
     is_open = bool(text or asks_of_flags(do))
     return Picked(rows, text, len(found) - len(shown), is_open=is_open, problem=problem, said=said, all=do == ALL)
+
+
+def _row(flag: Flag, there: Given | None, typed: str) -> Row:
+    return Row(flag, " ".join(there.values) if there else None, there.name if there else "", typed)

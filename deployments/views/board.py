@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
 from typing import Any
 
-from django.db.models import OuterRef, Q, QuerySet, Subquery
+from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery
 from django.utils import timezone
 
 from deployments.compared import comparable, differing, found_settings, in_words
 from deployments.engines.registry import ENGINES
 from deployments.flags import FlagRow
-from deployments.lifecycle import ACTIVE, LIVE_LAUNCH, JobState, ServiceState, StandingKind
+from deployments.lifecycle import ACTIVE, DOWN, LEAVE_THE_SERVER, LIVE_LAUNCH, JobState, ServiceState, StandingKind
 from deployments.models import Deployment, Gate, Job, Launch, Placement, Revision
-from deployments.views.words import Word, deployment_word, job_word, waits_for_idle, was_left
+from deployments.views.whose import FREE_MARGIN_MIB, Users, users_of_cards, whose
+from deployments.views.words import (
+    Word,
+    change_words,
+    changes_server,
+    deployment_word,
+    job_word,
+    waits_for_idle,
+    was_left,
+)
 from hosts.models import Gpu, Host
 
 BAD_ENDS = (JobState.FAILED, JobState.ERRORED, JobState.EXPIRED)
 BAD_SERVICE = (ServiceState.CRASHED, ServiceState.NOT_ANSWERING)
-FREE_MARGIN_MIB = 64  # what an idle card may show above its baseline
 RECENT = timedelta(days=1)  # after that a failure is history, not news, for the strip
 
 
@@ -33,12 +42,47 @@ class Row:
     gpus: list[Gpu]
     active: Job | None
     last: Job | None
+    changed: Job | None
+    """The last ended job that did something to its server, whether it was its own or one that replaced it."""
     launch: Launch | None
+    was_launched: bool
+    users: Users
 
     @property
     def word(self) -> Word:
         """Its state, ready for the page."""
-        return deployment_word(self.deployment, active=self.active)
+        return deployment_word(self.deployment, active=self.active, is_new=self.is_new)
+
+    @property
+    def is_new(self) -> bool:
+        """It was never launched, and no server is known to be there."""
+        if self.was_launched or self.found:
+            return False
+        return self.deployment.state == ServiceState.STOPPED or self.deployment.is_unseen
+
+    @property
+    def is_down(self) -> bool:
+        """There is nothing to restart or to stop: it was stopped, or never launched."""
+        return self.deployment.state == ServiceState.STOPPED or self.is_new
+
+    @property
+    def cards(self) -> list[tuple[Gpu, str]]:
+        """Its cards, each with whose memory that is where it is not its own."""
+        return [(gpu, whose(gpu, self.deployment, self.users, runs=not self._is_not_there)) for gpu in self.gpus]
+
+    @property
+    def _is_not_there(self) -> bool:
+        return self.launch is None and (self.is_down or self.deployment.state in DOWN)
+
+    @property
+    def last_change(self) -> Job | None:
+        """What was last done to its server, or is being done."""
+        return self.active if self.active is not None and changes_server(self.active) else self.changed
+
+    @property
+    def last_change_words(self) -> str:
+        """What that was, seen from this deployment."""
+        return change_words(self.last_change, self.deployment) if self.last_change is not None else ""
 
     @property
     def running(self) -> Revision | None:
@@ -106,8 +150,9 @@ class Row:
 
     @property
     def failed(self) -> Job | None:
-        """The last job when it ended badly and nothing is under way."""
-        return self.last if self.last and not self.active and _is_bad_end(self.last) else None
+        """The last job when it ended badly and nothing is under way. One that replaced it is told of the other."""
+        own = self.last is not None and self.last.deployment_id == self.deployment.pk
+        return self.last if self.last and own and not self.active and _is_bad_end(self.last) else None
 
 
 @dataclass(frozen=True)
@@ -134,26 +179,37 @@ def rows(deployments: QuerySet[Deployment] | None = None) -> list[Row]:
     cards = _cards()
     now = list(jobs_now().filter(Q(deployment__in=keys) | Q(replaces__in=keys)))
     active = {key: job for job in now for key in (job.deployment_id, job.replaces_id)}
-    last = {job.deployment_id: job for job in last_jobs().filter(deployment__in=keys)}
+    ended = Job.objects.exclude(state__in=ACTIVE)
+    last = _newest(ended, keys)
+    changed = _newest(ended.filter(touched=True).exclude(kind__in=LEAVE_THE_SERVER), keys)
+    past = _with_ends().defer("plan", "traceback").in_bulk({*last.values(), *changed.values()})
+    users = users_of_cards()
     live = Launch.objects.filter(deployment__in=keys, state__in=LIVE_LAUNCH).select_related("revision__profile")
     launches = {launch.deployment_id: launch for launch in live}
+    launched = set(Deployment.objects.filter(Exists(_launches_of()), pk__in=keys).values_list("pk", flat=True))
     return [
-        _row(deployment, cards, active.get(deployment.pk), last.get(deployment.pk), launches.get(deployment.pk))
-        for deployment in found
+        Row(
+            deployment=each,
+            placement=next(iter(each.placements.all()), None),
+            gpus=_gpus(each, cards),
+            active=active.get(each.pk),
+            last=past.get(last.get(each.pk, 0)),
+            changed=past.get(changed.get(each.pk, 0)),
+            launch=launches.get(each.pk),
+            was_launched=each.pk in launched,
+            users=users,
+        )
+        for each in found
     ]
 
 
-def _row(
-    deployment: Deployment,
-    cards: dict[tuple[int, str], Gpu],
-    active: Job | None,
-    last: Job | None,
-    launch: Launch | None,
-) -> Row:
-    placement = next(iter(deployment.placements.all()), None)
+def _launches_of() -> QuerySet[Launch]:
+    return Launch.objects.filter(deployment=OuterRef("pk"))
+
+
+def _gpus(deployment: Deployment, cards: dict[tuple[int, str], Gpu]) -> list[Gpu]:
     wanted = [(placement.host_id, uuid) for placement in deployment.placements.all() for uuid in placement.gpu_uuids]
-    gpus = sorted((cards[key] for key in wanted if key in cards), key=lambda gpu: gpu.index)
-    return Row(deployment, placement, gpus, active, last, launch)
+    return sorted((cards[key] for key in wanted if key in cards), key=lambda gpu: gpu.index)
 
 
 def _cards() -> dict[tuple[int, str], Gpu]:
@@ -165,12 +221,23 @@ def jobs_now() -> QuerySet[Job]:
     return Job.objects.filter(state__in=ACTIVE).prefetch_related("steps", "gates")
 
 
-def last_jobs() -> QuerySet[Job]:
-    """The newest ended job of each deployment, found by index and not by reading the history."""
-    ended = Job.objects.filter(deployment=OuterRef("pk")).exclude(state__in=ACTIVE).order_by("-pk")
-    newest = Deployment.objects.order_by().annotate(last=Subquery(ended.values("pk")[:1]))
-    found = Job.objects.filter(pk__in=newest.values("last"))
-    return found.select_related("deployment", "replaces").prefetch_related("gates")
+def _newest(jobs: QuerySet[Job], deployments: Iterable[int] | None = None) -> dict[int, int]:
+    """The key of the newest of ``jobs`` of each deployment, its own or one that replaced it. None: of all of them.
+
+    Found by index, for each deployment, and not by reading the history.
+    """
+    newest = jobs.order_by("-pk").values("pk")
+    found = Deployment.objects.order_by() if deployments is None else Deployment.objects.filter(pk__in=deployments)
+    found = found.annotate(
+        own=Subquery(newest.filter(deployment=OuterRef("pk"))[:1]),
+        replaced_by=Subquery(newest.filter(replaces=OuterRef("pk"))[:1]),
+    )
+    both = found.values_list("pk", "own", "replaced_by")
+    return {pk: max(own or 0, replaced_by or 0) for pk, own, replaced_by in both if own or replaced_by}
+
+
+def _with_ends() -> QuerySet[Job]:
+    return Job.objects.select_related("deployment", "replaces").prefetch_related("gates")
 
 
 def spare_cards() -> list[SpareCard]:
@@ -203,11 +270,19 @@ def troubled_hosts() -> QuerySet[Host]:
 
 
 def news(now: list[Job] | None = None) -> list[Job]:
-    """The last jobs of deployments that ended badly within a day, where nothing is under way (``now``) since."""
+    """The last jobs of deployments that ended badly within a day, where nothing is under way (``now``) since.
+
+    A replacement counts as long as it is the last job of both of its deployments.
+    """
     now = list(jobs_now()) if now is None else now
     busy = {key for job in now for key in (job.deployment_id, job.replaces_id)}
-    recent = last_jobs().filter(state__in=BAD_ENDS, ended_at__gt=timezone.now() - RECENT)
-    return [job for job in recent if job.deployment_id not in busy and _is_bad_end(job)]
+    last = _newest(Job.objects.exclude(state__in=ACTIVE))
+    recent = _with_ends().filter(pk__in=last.values(), state__in=BAD_ENDS, ended_at__gt=timezone.now() - RECENT)
+    return [
+        job
+        for job in recent
+        if _is_bad_end(job) and all(last[one.pk] == job.pk and one.pk not in busy for one in job.subjects)
+    ]
 
 
 @dataclass(frozen=True)

@@ -31,8 +31,7 @@ class NoticeForm(forms.Form):
         label="Address",
         max_length=2000,
         widget=forms.PasswordInput(attrs=PLAIN | {"autocomplete": "off"}),
-        help_text="As Apprise writes it: mailtos://user:password@example.com for mail, slack://…, msteams://…, "
-        "tgram://…, ntfys://ntfy.sh/topic, and some hundred more. It is not shown again.",
+        help_text="It is not shown again.",
         error_messages={"required": "Paste the address."},
     )
     deployment = forms.ModelChoiceField(

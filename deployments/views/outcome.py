@@ -7,14 +7,17 @@ from typing import Any
 
 from django.urls import reverse
 
-from deployments.lifecycle import LEAVE_THE_SERVER, GateKind, JobKind, JobState, StepName, StepState
-from deployments.models import Benchmark, Job, Launch
+from deployments.lifecycle import DOWN, LEAVE_THE_SERVER, GateKind, JobKind, JobState, StepName, StepState
+from deployments.models import Benchmark, Deployment, Job, Launch
+from deployments.plan.warnings import Cure
 from deployments.views.measured import beside_proven
 from deployments.views.starting import starting
 from deployments.views.words import was_left
 from hosts.models import Gpu, Host
 
 FAILED = (JobState.FAILED, JobState.ERRORED)
+NOT_BY_PROVEN = (*LEAVE_THE_SERVER, JobKind.REPLACE)
+"""A proven revision mends no failure of these: a replacement's cards are in the hands of the other one."""
 LAUNCHES = (StepName.LAUNCH, StepName.CHECK)  # the steps in which the flags show whether they are right
 
 
@@ -25,6 +28,7 @@ def outcome(job: Job) -> dict[str, Any]:
     failed = job.state in FAILED and not left
     deployment = job.deployment
     proven = deployment.proven_revision if deployment else None
+    cure = _cure(job) if failed else ""
     return {
         "launch": launch,
         "starting": starting(job, launch),
@@ -34,10 +38,12 @@ def outcome(job: Job) -> dict[str, Any]:
         "succeeded": job.state == JobState.SUCCEEDED,
         "diagnosis_link": _line_link(job),
         "proven": proven,
-        "look_first": _host_to_look_at(job) if failed else None,
+        "cure": cure,
+        "look_first": _host_to_look_at(job) if failed and cure in ("", Cure.HOST) else None,
         "plan_again": _plan_again(job),
         "missed": not job.is_active and job.state != JobState.SUCCEEDED,
-        "retry_proven": failed and proven is not None and job.kind not in LEAVE_THE_SERVER,
+        "retry_proven": failed and proven is not None and job.kind not in NOT_BY_PROVEN,
+        "left_down": _left_down(job),
         "in_effect": in_effect(launch.effective if launch else {}),
         "memory": _memory(launch) if launch else [],
         "measured": _measured(job),
@@ -45,9 +51,22 @@ def outcome(job: Job) -> dict[str, Any]:
     }
 
 
+def _left_down(job: Job) -> Deployment | None:
+    """What a replacement has stopped, where it did not come up again and neither did the other: users have nothing."""
+    if job.is_active or job.state == JobState.SUCCEEDED or not job.touched or job.replaces is None:
+        return None
+    return job.replaces if all(one.state in DOWN for one in job.subjects) else None
+
+
 def _asks_whether_to_go_back(job: Job) -> bool:
     """The start has failed already, and a person decides what follows."""
     return any(gate.kind == GateKind.WAY_BACK and gate.answered_at is None for gate in job.gates.all())
+
+
+def _cure(job: Job) -> str:
+    """On which page that is mended which stood in the way of the plan (plan/warnings.py); empty where no link helps."""
+    step = next((step for step in job.steps.all() if step.state == StepState.FAILED), None)
+    return str(step.data.get("cure", "")) if step is not None else ""
 
 
 def _host_to_look_at(job: Job) -> Host | None:

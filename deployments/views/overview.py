@@ -10,7 +10,7 @@ from django.views.decorators.http import require_GET
 
 from controlpanel.access import Action, requires
 from deployments.lifecycle import JobState, ServiceState
-from deployments.models import Deployment, StandingApproval
+from deployments.models import Deployment, Job, StandingApproval
 from deployments.often import asked_lately
 from deployments.views import board
 from deployments.views.traffic import Out, out_of_router
@@ -32,7 +32,7 @@ def _context() -> dict[str, Any]:
         "gates": list(board.open_gates()),
         "leases": list(StandingApproval.asked_for().select_related("host")),
         "unknown_jobs": [job for job in jobs if job.state == JobState.UNKNOWN],
-        "failed_jobs": [row.failed for row in rows if row.failed],
+        "failed_jobs": [job for row in rows if (job := row.failed) and _is_last_of_all(job, rows)],
         "troubled": [row for row in rows if row.deployment.state in board.BAD_SERVICE and not row.active],
         "out_of_router": [(row, out) for row in rows if (out := _is_left_out(row))],
         "hosts_in_trouble": list(board.troubled_hosts()),
@@ -50,6 +50,12 @@ def _context() -> dict[str, Any]:
         "first_run": not rows and not Host.objects.exists(),
         "has_hosts": bool(rows) or Host.objects.exists(),
     }
+
+
+def _is_last_of_all(job: Job, rows: list[board.Row]) -> bool:
+    """Nothing was done since, also not to the deployment that it replaced."""
+    concerned = {one.pk for one in job.subjects}
+    return all(row.last == job for row in rows if row.deployment.pk in concerned)
 
 
 def _is_left_out(row: board.Row) -> Out | None:

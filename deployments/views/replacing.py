@@ -15,7 +15,7 @@ from controlpanel.views.asking import asking
 from deployments import services
 from deployments.lifecycle import ServiceState
 from deployments.models import Deployment
-from deployments.services.replacing import candidates
+from deployments.services.replacing import weighed
 from deployments.views import board
 
 TEMPLATE = "deployments/replace_form.html"
@@ -48,9 +48,11 @@ def replace(request: HttpRequest, pk: int) -> HttpResponse:
     """Choose what takes its place, and say why; the answer is the job's page with its plan."""
     known = Deployment.objects.exclude(state=ServiceState.RELEASED).select_related("profile", "revision__profile")
     old = get_object_or_404(known, pk=pk)
-    found = candidates(old)
+    known_there = weighed(old)
+    found = [one for one, why_not in known_there if not why_not]
     context: dict[str, Any] = {"deployment": old, "row": board.rows(Deployment.objects.filter(pk=pk))[0]}
     context["candidates"] = board.rows(Deployment.objects.filter(pk__in=[one.pk for one in found]))
+    context["not_offered"] = [(one, why_not) for one, why_not in known_there if why_not]
     if request.method == "GET":
         chosen = request.GET.get("by") or (str(found[0].pk) if len(found) == 1 else "")
         form = ReplaceForm(found=found, initial={"request_key": uuid4(), "by": chosen})

@@ -60,7 +60,7 @@ def about(subject: Deployment | Host | None) -> list[StandingApproval]:
     if subject is None:
         return list(found)
     place = subject.place
-    own = Q(deployment=subject) | Q(job__deployment=subject)
+    own = Q(deployment=subject) | Q(job__deployment=subject) | Q(job__replaces=subject)
     found = found.filter(own | Q(host=place.host) if place is not None else own)
     return [each for each in found if each.host_id is None or (place is not None and each.covers(place))]
 

@@ -12,6 +12,7 @@ from deployments.lifecycle import (
     GateKind,
     JobKind,
     JobState,
+    ServiceState,
     StepName,
     StepState,
 )
@@ -104,10 +105,38 @@ def _progress(steps: list[JobStep]) -> str:
     return f"{' the previous one' if on_way_back else ''} {number}/{len(round_steps)}"
 
 
-def deployment_word(deployment: Deployment, *, active: Job | None) -> Word:
-    """A deployment's state: its job's while one is at work on it, else what the monitor saw."""
+def changes_server(job: Job) -> bool:
+    """It has done something to a server: one that was only planned, or that left the server alone, has not."""
+    return job.touched and job.kind not in LEAVE_THE_SERVER
+
+
+def change_words(job: Job, deployment: Deployment) -> str:
+    """What ``job`` did to ``deployment``, and how that ended unless it went well: ``restart by olga``."""
+    what = str(job.kind)
+    if job.kind == JobKind.REPLACE:
+        is_new = job.deployment_id == deployment.pk
+        other = (job.replaces.name if job.replaces else "another") if is_new else job.deployment_name
+        what = f"put in the place of {other}" if is_new else f"replaced with {other}"
+    badly = job.state in ENDED and job.state != JobState.SUCCEEDED
+    return f"{what} by {job.requested_by_name}{f', which {_badly(job)}' if badly else ''}"
+
+
+def _badly(job: Job) -> str:
+    return _BADLY.get(job.state, f"was {job.state}")
+
+
+_BADLY = {JobState.FAILED.value: "failed", JobState.ERRORED.value: "broke off", JobState.EXPIRED.value: "expired"}
+
+
+def deployment_word(deployment: Deployment, *, active: Job | None, is_new: bool = False) -> Word:
+    """A deployment's state: its job's while one is at work on it, else what the monitor saw.
+
+    ``is_new``: it was never launched, so that there is nothing that could be stopped or unknown.
+    """
     if active is not None and active.state != JobState.WAITING and active.kind not in LEAVE_THE_SERVER:
         return job_word(active)
+    if is_new:
+        return Word("service", ServiceState.STOPPED, "Not launched yet")
     return Word("service", deployment.state, "")
 
 

@@ -14,8 +14,9 @@ from hosts.models import Gpu, Host, MemoryBlock
 
 MOST_POINTS = 1500
 """Of a line; a screen has no more columns."""
-SPANS = {"minutes": ("15 minutes", 15 * 60), "day": ("24 hours", 24 * 3600), "month": ("30 days", 30 * 24 * 3600)}
-"""By their name in the address: in words, and seconds."""
+SPANS = ("minutes", "day", "all")
+"""How far back a page looks, by their name in its address."""
+DAY = 24 * 3600
 LAG_SECONDS = 180
 """The last minutes are in the finest blocks only."""
 
@@ -26,6 +27,13 @@ class Window:
 
     since: int
     until: int
+
+
+def spans() -> dict[str, tuple[str, int]]:
+    """Each in words and in seconds; the longest is as long as anything is kept."""
+    days = settings.MEMORY_KEPT_SECONDS[STEPS[-1]] // DAY
+    lengths = (("15 minutes", 15 * 60), ("24 hours", DAY), (f"{days} day{'' if days == 1 else 's'}", days * DAY))
+    return dict(zip(SPANS, lengths, strict=True))
 
 
 def memory(host: Host, window: Window, *, now: int) -> dict[str, Any]:

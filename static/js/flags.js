@@ -147,5 +147,12 @@ function startWaiting(place) {
   });
 }
 
+// Enter in the field of a flag's value is its own button, not the first one of the form.
+document.addEventListener("keydown", (event) => {
+  if (event.key !== "Enter" || event.isComposing || !event.target.matches(".flag-set input")) return;
+  event.preventDefault();
+  event.target.closest(".flag-set").querySelector("[value^='set:']").click();
+});
+
 for (const box of document.querySelectorAll("[data-flags-url]")) new Completion(box);
 for (const place of document.querySelectorAll("[data-check-when-read]")) startWaiting(place);

@@ -1,4 +1,4 @@
-// The host page: the memory of its cards over the last minutes, day or month. Whoever drags over a piece sees it closer.
+// The host page: the memory of its cards over the last minutes, the last day, or as long as it is kept. Whoever drags over a piece sees it closer.
 import uPlot from "../vendor/uplot/uPlot.esm.js";
 import { COLORS, DASHES, STEPS_MIB, css } from "./curve.js";
 import { size } from "./gpus.js";
@@ -6,7 +6,7 @@ import { parts } from "./times.js";
 
 const HEIGHT = 240;
 const HOLE = 5; // seconds, or two steps: less than that between two readings is no gap
-const AGAIN = { minutes: 10_000, day: 60_000, month: 300_000 };
+const AGAIN = { minutes: 10_000, day: 60_000, all: 300_000 };
 
 const known = (value) => value !== null && value !== undefined;
 

@@ -90,7 +90,44 @@ def test_a_flag_is_added_changed_and_taken_out(send: Send) -> None:
 
 
 def test_what_was_set_is_checked_with_the_rest(send: Send) -> None:
-    assert "does not take “fp9”" in send("set:--kv-cache-dtype", **{"value:--kv-cache-dtype": "fp9"})
+    page = send("set:--page-size", command=f"{COMMAND} --zzz", **{"value:--page-size": "64"})
+    assert "does not know --zzz" in page and command_in(page).endswith("--zzz --page-size 64")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "why"),
+    [
+        ("--kv-cache-dtype", "fp9", "--kv-cache-dtype does not take “fp9”. It takes auto, "),
+        ("--page-size", "many", "--page-size takes a whole number, and “many” is none."),
+    ],
+)
+def test_a_wrong_value_is_not_confirmed_as_added(send: Send, name: str, value: str, why: str) -> None:
+    page = send(f"set:{name}", flag_find=name, **{f"value:{name}": value})
+    assert why in page and "is in the command line now" not in page and command_in(page) == COMMAND
+    assert f'value="{value}"' in page or "<select" in page, "what was typed is still there"
+
+
+def test_where_the_flags_are_not_known_for_sure_a_value_is_taken_and_its_doubt_said(send: Send, host: Host) -> None:
+    program = program_of("sglang", COMMAND.split(), env={}, workdir="")
+    assert isinstance(program, Program)
+    keep(host, program, replace(SGLANG, source="help"))
+    page = send("set:--page-size", **{"value:--page-size": "many"})
+    assert command_in(page).endswith("--page-size many") and "so this may be wrong" in page
+
+
+def test_a_switch_that_is_there_is_not_offered_again_but_its_opposite_is(send: Send, host: Host) -> None:
+    page = send("set:--disable-radix-cache", flag_find="disable-radix")
+    assert "Add --disable-radix-cache" not in page and "Take out --disable-radix-cache" in page
+    program = program_of("sglang", COMMAND.split(), env={}, workdir="")
+    assert isinstance(program, Program)
+    keep(host, program, replace(SGLANG, flags=(*SGLANG.flags, Flag(("--think", "--no-think"), takes="0"))))
+    page = send("find", flag_find="think")
+    assert "Add --think" in page and "Add --no-think" in page
+    page = send("set:--no-think", flag_find="think")
+    assert command_in(page).endswith("--no-think")
+    assert "Change to --think" in page and "--no-think</button>" not in page.replace("Take out --no-think", "")
+    page = send("set:--think", flag_find="think", command=f"{COMMAND} --no-think")
+    assert command_in(page).endswith("--tp-size 2 --think") and "Change to --no-think" in page
 
 
 @pytest.mark.parametrize(

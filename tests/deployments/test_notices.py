@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Iterator
 from datetime import timedelta
@@ -180,9 +181,17 @@ def test_the_page_never_shows_the_address(client: Client, operator: User, approv
     assert not Notice.objects.exists()
 
 
+def test_the_page_is_in_the_menu_and_says_how_an_address_is_written(client: Client, operator: User) -> None:
+    client.force_login(operator)
+    menu, page = client.get("/notices/").content.decode().split("<main")
+    assert re.search(r'<li><a href="/notices/" aria-current="page">.*Notices</a></li>', menu)
+    assert "Apprise, a free program library" in page and "<code>ntfys://ntfy.sh/our-own-topic</code>" in page
+
+
 def test_a_viewer_has_none(client: Client, viewer: User) -> None:
     client.force_login(viewer)
-    assert client.get("/notices/").status_code == 403
+    answer = client.get("/notices/")
+    assert answer.status_code == 403 and 'href="/notices/"' not in client.get("/").content.decode()
 
 
 def test_the_link_is_the_one_that_browsers_use(settings: Any) -> None:

@@ -13,7 +13,8 @@ from django.utils import timezone
 
 from controlpanel import audit
 from controlpanel.templatetags import words
-from deployments.models import Deployment
+from deployments.models import Deployment, Job
+from deployments.views import board
 from tests.factories import make_deployment, make_gate, make_gpu, make_host, make_job, make_launch, make_revision
 
 ClientOf = Callable[[User], Client]
@@ -165,3 +166,87 @@ def test_lengths_of_time_have_units(seconds: float, text: str) -> None:
 
 def test_a_state_nobody_named_shows_as_unknown() -> None:
     assert words.look("job", "sleeping").word == "Unknown"
+
+
+def test_memory_of_another_on_its_cards_is_said_to_be_that_ones(page: Callable[[], str]) -> None:
+    host = make_host()
+    gpu, left = make_gpu(host, used_mib=41_000), make_gpu(host, used_mib=30_000)
+    old = make_deployment(name="old", host=host, gpus=[gpu, left], state="stopped")
+    make_launch(old, state="ended")
+    assert page().count("in use, though old does not run") == 2
+    day = make_deployment(name="day", host=host, gpus=[gpu])
+    text = page()
+    assert text.count("used by day") == 1 and text.count("in use, though old does not run") == 1
+    Deployment.objects.filter(pk=old.pk).update(state="serving")
+    text = page()
+    assert "also used by day" in text and "also used by old" in text and "does not run" not in text
+    Deployment.objects.filter(pk=day.pk).update(state="stopped")
+    make_launch(day, state="starting")
+    assert "also used by day" in page(), "it is being started"
+
+
+def test_the_cards_of_a_container_are_those_of_its_node(page: Callable[[], str]) -> None:
+    node = make_host(name="node-1")
+    box = make_host(name="ct-129", transport="pct", via=node, vmid=129, address="")
+    inside, outside = make_gpu(box, uuid="GPU-same", used_mib=41_000), make_gpu(node, uuid="GPU-same", used_mib=41_000)
+    make_deployment(name="in-the-box", host=box, gpus=[inside])
+    make_launch(make_deployment(name="on-node", host=node, gpus=[outside], state="stopped"), state="ended")
+    assert page().count("used by in-the-box") == 1
+
+
+def test_what_was_never_launched_is_neither_unknown_nor_to_be_stopped(client_of: ClientOf, operator: User) -> None:
+    new = make_deployment(name="new-one", state="unknown", state_since=None)
+    path = f"/deployments/{new.pk}/"
+    shown = client_of(operator).get(path).content.decode()
+    assert "Not launched yet" in shown and "Unknown" not in shown and "A start launches" in shown
+    assert f'class="btn btn-primary" href="{path}start/"' in shown
+    assert f"{path}restart/" not in shown and f"{path}stop/" not in shown
+    assert new.plan_url() == f"{path}start/"
+
+
+def test_new_is_what_was_never_launched_and_where_no_server_is_known(db: None) -> None:
+    def told(**values: object) -> tuple[str, bool]:
+        Deployment.objects.update(**values)
+        (row,) = board.rows()
+        return row.word.text, row.is_down
+
+    new = make_deployment(state="unknown", state_since=None)
+    assert told() == ("Not launched yet", True)
+    assert told(state="stopped", state_since=timezone.now()) == ("Not launched yet", True), "the monitor has looked"
+    assert told(state="unknown", state_detail="gpu-1 cannot be read") == ("", False), "a server may be there"
+    make_launch(new, state="ended")
+    assert told(state="stopped") == ("", True)
+
+
+def test_the_last_change_is_what_was_last_done_to_the_server(page: Callable[[], str]) -> None:
+    old, new = make_deployment(name="old"), make_deployment(name="new")
+    done = {"state": "succeeded", "touched": True, "ended_at": timezone.now()}
+
+    def told() -> dict[str, str]:
+        return {row.deployment.name: row.last_change_words for row in board.rows()}
+
+    make_job(old, **done)
+    assert told() == {"old": "restart by olga", "new": ""}
+    make_job(new, kind="replace", replaces=old, **done)
+    replaced = {"old": "replaced with new by olga", "new": "put in the place of old by olga"}
+    assert told() == replaced and replaced["old"] in page()
+    make_job(old, kind="benchmark", **done)
+    make_job(old, state="rejected", ended_at=timezone.now())
+    assert told() == replaced, "neither has changed anything"
+    make_job(old, kind="start", **{**done, "state": "failed"})
+    assert told()["old"] == "start by olga, which failed"
+    make_job(old, kind="stop", state="running", requested_by_name="ada")
+    assert told()["old"] == "start by olga, which failed", "nothing is touched yet"
+    Job.objects.update(touched=True)
+    assert told()["old"] == "stop by ada"
+
+
+def test_a_replacement_that_failed_is_one_alarm_until_either_was_seen_to(page: Callable[[], str]) -> None:
+    old, new = make_deployment(name="old"), make_deployment(name="new", state="stopped")
+    failed = {"state": "failed", "ended_at": timezone.now(), "touched": True}
+    job = make_job(new, kind="replace", replaces=old, summary="It broke.", **failed)
+    attention = page().split('id="deployments-title"')[0]
+    assert attention.count("It broke.") == 1 and "proven" not in attention
+    assert [each.pk for each in board.news()] == [job.pk]
+    make_job(old, state="succeeded", ended_at=timezone.now())
+    assert board.news() == [] and "It broke." not in page().split('id="deployments-title"')[0]

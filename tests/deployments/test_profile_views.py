@@ -109,6 +109,27 @@ def test_a_change_makes_a_new_revision(client_of: ClientOf, administrator: User,
     assert profile.newest.notes == "eight cards,\nfor the fair"
 
 
+@pytest.mark.parametrize(
+    ("engine", "argv", "port", "shown", "after"),
+    [
+        ("sglang", ["python", "-m", "sglang.launch_server", "--port", "31000"], 31000, None, 31007),
+        ("custom", ["/opt/tei"], 9000, 9000, 9000),
+    ],
+)
+def test_the_port_is_not_asked_for_where_the_command_says_it(
+    client_of: ClientOf, administrator: User, engine: str, argv: list[str], port: int, shown: int | None, after: int
+) -> None:
+    profile = make_profile(engine=engine)
+    make_revision(profile, argv=argv, port=port, ready_pattern="ready")
+    path = f"/profiles/{profile.pk}/revise/?from=2"
+    client = client_of(administrator)
+    form = client.get(path).context["form"]
+    assert form["port"].value() == shown
+    as_it_was = {name: form[name].value() or "" for name in form.fields}
+    client.post(path, as_it_was | {"command": as_it_was["command"].replace("31000", "31007"), "notes": "moved"})
+    assert (profile.newest.number, profile.newest.port) == (3, after)
+
+
 def test_a_form_that_is_saved_as_it_was_makes_no_revision(client_of: ClientOf, administrator: User) -> None:
     profile = make_profile()
     make_revision(

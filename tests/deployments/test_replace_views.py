@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from uuid import uuid4
 
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
+from django.utils import timezone
 
 from controlpanel.models import AuditEntry
-from deployments.lifecycle import JobKind, JobState, ServiceState
-from deployments.models import Deployment, Job
+from deployments.lifecycle import JobKind, JobState, ServiceState, StandingKind
+from deployments.models import Deployment, Job, StandingApproval
+from deployments.views.standing import about
 from tests.factories import make_deployment, make_gate, make_gpu, make_host, make_job, make_profile, make_revision
 
 pytestmark = pytest.mark.django_db
@@ -52,12 +55,20 @@ def test_the_button_and_the_form_offer_what_fits(operating: Client, old: Deploym
     page = operating.get(path).content.decode()
     assert "<strong>new</strong>" in page and "port" in page
     assert "elsewhere" not in page and "<strong>busy</strong>" not in page
+    assert "2 on" not in page and "is not offered: it is not stopped (serving)" in page
     assert f'value="{new.pk}" checked' in page, "the only one is chosen"
 
 
 def test_where_nothing_fits_it_says_what_would(operating: Client, old: Deployment) -> None:
     page = operating.get(f"/deployments/{old.pk}/replace/").content.decode()
     assert "Nothing can take its place" in page and "<form class" not in page.split("<main")[1]
+    host = old.placement.host
+    make("wide", host=host, gpus=[*old.placement.gpus, make_gpu(host)], state=ServiceState.STOPPED)
+    make("bare", host=host, gpus=[], state=ServiceState.STOPPED)
+    make("gone", host=host, gpus=old.placement.gpus, state=ServiceState.RELEASED)
+    page = operating.get(f"/deployments/{old.pk}/replace/").content.decode()
+    assert "wide</a> is not offered: it needs 1 card that old does not free." in page
+    assert "bare</a> is not offered: it has no card." in page and "gone" not in page
 
 
 @pytest.mark.long
@@ -115,10 +126,41 @@ def test_on_production_the_name_of_the_one_that_stops_is_typed(
     assert client.post(address, said | {"typed_name": "old"}).status_code == 302
 
 
-def test_again_goes_to_the_form(operating: Client, old: Deployment, new: Deployment) -> None:
-    job = make_job(new, kind=JobKind.REPLACE, state=JobState.FAILED, replaces=old, ended_at=None)
+def test_after_a_failure_the_first_button_brings_users_a_server(
+    operating: Client, old: Deployment, new: Deployment
+) -> None:
+    Deployment.objects.filter(pk=new.pk).update(proven_revision=new.revision)
+    job = make_job(new, kind=JobKind.REPLACE, state=JobState.FAILED, replaces=old, ended_at=None, touched=True)
+    again = f"/deployments/{old.pk}/replace/?by={new.pk}"
     page = operating.get(f"/jobs/{job.pk}/").content.decode()
-    assert f"/deployments/{old.pk}/replace/?by={new.pk}" in page
+    assert f'btn-primary" href="{again}"' in page and "Plan the replacement again" in page
+    assert "which=proven" not in page, "its cards are in the hands of the other one"
+    Deployment.objects.filter(pk=old.pk).update(state=ServiceState.STOPPED)
+    page = operating.get(f"/jobs/{job.pk}/").content.decode()
+    assert f'btn-primary" href="/deployments/{old.pk}/start/"' in page
+    assert f'class="btn" href="{again}"' in page and page.count("btn-primary") == 1
+    Job.objects.update(touched=False)
+    assert f"/deployments/{old.pk}/start/" not in operating.get(f"/jobs/{job.pk}/").content.decode()
+
+
+def test_the_history_of_the_one_that_went_has_the_replacement(
+    operating: Client, old: Deployment, new: Deployment
+) -> None:
+    job = make_job(new, kind=JobKind.REPLACE, state=JobState.SUCCEEDED, replaces=old)
+    own, other = make_job(old, state=JobState.SUCCEEDED), make_job(make("third"), state=JobState.SUCCEEDED)
+    page = operating.get("/jobs/?deployment=old").content.decode()
+    assert f"/jobs/{job.pk}/" in page and f"/jobs/{own.pk}/" in page and f"/jobs/{other.pk}/" not in page
+    page = operating.get("/jobs/?deployment=old&kind=restart").content.decode()
+    assert f"/jobs/{job.pk}/" not in page and f"/jobs/{own.pk}/" in page
+
+
+def test_what_stands_for_a_replacement_is_shown_at_both(old: Deployment, new: Deployment) -> None:
+    job = make_job(new, kind=JobKind.REPLACE, state=JobState.WAITING, replaces=old)
+    tomorrow = timezone.now() + timedelta(days=1)
+    standing = StandingApproval.objects.create(
+        kind=StandingKind.WHEN_IDLE, job=job, given_by_name="ada", given_at=timezone.now(), expires_at=tomorrow
+    )
+    assert about(old) == about(new) == [standing] and about(make("third")) == []
 
 
 def test_a_put_back_that_failed_has_a_page(operating: Client, old: Deployment) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from deployments.lifecycle import JobKind, JobState
 from deployments.models import FlagCatalogue
+from deployments.plan.warnings import Cure
 from hosts.transport.base import CommandTimeout, LinkLost
 from tests.deployments.catalogue.samples import SGLANG
 from tests.deployments.support import OOM, READY, Story
@@ -64,6 +65,7 @@ def test_the_same_files_are_not_read_again_and_other_ones_are(serving: Story) ->
     serving.host.flags = without("--context-length")
     serving.request()
     assert serving.work().state == JobState.FAILED and asked(serving)[-1] == "aa"
+    assert serving.job.steps.get(state="failed").data["cure"] == Cure.FLAGS
     assert FlagCatalogue.objects.get().stamp == "bb"
 
 

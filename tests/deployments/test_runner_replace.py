@@ -161,6 +161,23 @@ def test_a_stranger_on_the_cards_is_named_but_not_the_old_server(replace: Callab
 # --- It fails
 
 
+def test_where_the_cards_do_not_get_free_the_words_name_whose_server_is_down(replace: Callable[..., Story]) -> None:
+    story = replace()
+    old = story.deployment
+    Deployment.objects.update(memory_seconds=0, stuck_seconds=0, port_seconds=0)
+    trainer = Proc(300, 3000, "python3", "python3 train.py", cards=(1,), memory=30_000)
+    story.host.after["stop TERM"] = lambda: story.host.machine.add(trainer)
+    assert story.work_on().state == JobState.WAITING and story.gate.kind == "not free", story.job.summary
+    down = next(row["text"] for row in story.gate.evidence if row.get("at"))
+    assert down == f"{old} is down since"
+    leave = next(choice for choice in story.gate.choices if choice["key"] == "leave")
+    assert (leave["label"], leave["detail"]) == ("Leave both stopped", f"{old} and newcomer stay down.")
+    story.answer("leave")
+    assert story.work_on().state == JobState.FAILED
+    assert f"decided to leave {old} and newcomer stopped" in story.job.summary
+    assert story.job.hint.startswith(f"Start {old} when")
+
+
 def fails(story: Story, *, only_first: bool = True) -> None:
     """The new server ends with out of memory; with ``only_first`` the old one then comes up."""
     story.host.log, story.host.exit_code = OOM, 1

@@ -167,7 +167,10 @@ def test_the_overview_tells_of_jobs_deployments_and_hosts(viewer: User) -> None:
         lambda: Job.objects.filter(pk=job.pk).update(state="succeeded"),
         lambda: Deployment.objects.update(state="crashed"),
         lambda: Deployment.objects.update(proven_revision=deployment.revision),
+        lambda: Deployment.objects.update(out_of_router={"job": job.pk}),
         lambda: Host.objects.update(reach="unreachable"),
+        lambda: Host.objects.update(maintenance="new driver"),
+        lambda: Host.objects.update(gpu_problem="nvidia-smi hangs"),
         lambda: make_job(make_deployment()),
     ):
         change()

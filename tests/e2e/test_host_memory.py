@@ -16,7 +16,7 @@ def test_the_memory_of_the_last_minutes_the_month_and_a_piece_of_it(seeded: Seed
     page.goto(seeded.paths["host"])
     curve = page.get_by_role("img", name=re.compile("Memory in use over time: GPU 0 .*at most"))
     expect(curve).to_be_visible()
-    with page.expect_response(re.compile("span=month")) as asked:
+    with page.expect_response(re.compile("span=all")) as asked:
         page.get_by_role("button", name="30 days").click()
     assert asked.value.json()["step"] == 1800
     expect(page.get_by_role("button", name="30 days")).to_have_attribute("aria-pressed", "true")

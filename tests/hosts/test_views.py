@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
@@ -267,6 +268,20 @@ def test_the_curve_of_the_memory(client_of: ClientOf, viewer: User, stranger: Us
     piece = client_of(viewer).get(path, {"span": "day", "since": "99", "until": "9999999999999"}).json()
     assert piece["step"] == 1800, "no more than a month, and nothing of the future"
     assert client_of(stranger).get(path, {"span": "day"}).status_code == 403
+
+
+@pytest.mark.parametrize(("days", "words"), [(1, "1 day"), (30, "30 days"), (90, "90 days")])
+def test_the_memory_goes_as_far_back_as_it_is_kept(
+    client_of: ClientOf, viewer: User, settings: Any, days: int, words: str
+) -> None:
+    settings.MEMORY_KEPT_SECONDS = settings.MEMORY_KEPT_SECONDS | {60: days * 86400}
+    host = make_host()
+    make_gpu(host)
+    page = client_of(viewer).get(f"/hosts/{host.pk}/").content.decode()
+    assert f'data-span="all" aria-pressed="false">{words}</button>' in page
+    told = client_of(viewer).get(f"/hosts/{host.pk}/memory/", {"span": "all"}).json()
+    assert told["points"] * told["step"] == pytest.approx(days * 86400, abs=3 * told["step"])
+    assert f"24 hours or {words}." in client_of(viewer).get(f"/hosts/{host.pk}/memory/").json()["error"]
 
 
 @pytest.mark.parametrize("query", [{}, {"span": "year"}, {"span": "day", "since": "x"}])

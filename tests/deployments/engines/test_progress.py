@@ -103,6 +103,33 @@ def test_a_rank_that_begins_later_takes_no_count_away() -> None:
     assert together.reached == apart.reached == Reached("loading the weights", 5, 10)
 
 
+@pytest.mark.parametrize(
+    ("late", "behind"),
+    [
+        ("[2026-11-30 09:00:12 TP1] Load weight begin. avail mem=46 GB", "TP1: loading the weights"),
+        ("[2026-11-30 09:00:12 DP1 TP3] Init torch distributed begin.", "DP1 TP3: connecting the cards"),
+        ("Loading safetensors checkpoint shards: | 2/7", "loading the weights, 2 of 7"),
+    ],
+)
+def test_a_stage_never_goes_back_and_what_is_behind_is_named(late: str, behind: str) -> None:
+    bars = ["Capturing batches (bs=4): | 3/4\r", "Capturing batches (bs=1): | 4/4\r"]
+    together, apart = Progress(ENGINES["sglang"].stages), Progress(ENGINES["sglang"].stages)
+    together.read(f"{bars[0]}{late}\n")
+    for piece in (bars[0], f"{late}\n"):
+        apart.read(piece)
+    assert together.reached == apart.reached == Reached("capturing CUDA graphs", 3, 4, behind)
+    assert str(apart.reached) == f"capturing CUDA graphs, 3 of 4 (meanwhile {behind})"
+    apart.read(bars[1])
+    assert apart.reached == Reached("capturing CUDA graphs", 4, 4), "the first goes on"
+
+
+def test_the_ranks_of_vllm_are_named_too() -> None:
+    progress = Progress(ENGINES["vllm"].stages)
+    progress.read(vllm_line("INFO", "Model loading took 15.28 GiB memory", "Worker_TP0") + "\n")
+    progress.read(vllm_line("INFO", "Starting to load model /models/q...", "Worker_TP1") + "\n")
+    assert progress.reached == Reached("measuring how much memory is left", behind="TP1: loading the weights")
+
+
 LOG = "\n".join(sglang_start()[:9]) + "\n"
 
 

@@ -90,6 +90,11 @@ def test_a_clean_restart() -> None:
     assert made.hash == hash_of(data["binding"])
 
 
+def test_where_the_same_revision_is_launched_the_way_back_is_to_launch_it_once_more() -> None:
+    same = plan(serving_machine(), previous=NEW.name).data["way_back"]["text"]
+    assert same == "If it fails, the same revision (qwen r2) is launched once more, with all checks."
+
+
 def test_how_many_requests_run_is_shown_but_not_bound_to() -> None:
     made = plan(serving_machine())
     before = made.hash

@@ -283,6 +283,33 @@ def test_what_a_units_script_has_started_already_it_starts_again() -> None:
     assert "as_served" not in plan(machine, launch=None, starter=unit_told()).data["start"]
 
 
+@pytest.mark.parametrize(
+    ("output", "advice"),
+    [
+        ("file:/var/log/chat.log", "with StandardOutput=append:/var/log/chat.log or to the journal."),
+        ("null", "with StandardOutput=journal."),
+        ("socket", "with StandardOutput=journal."),
+    ],
+)
+@pytest.mark.parametrize("told", [BY_SCRIPT, unit_told()], ids=["by a script", "itself"])
+def test_a_unit_whose_output_cannot_be_followed_is_refused_in_the_plan(
+    output: str, advice: str, told: UnitTold
+) -> None:
+    machine = serving_machine()
+    machine.cgroups = CHAT
+    silent = replace(told, shown={**told.shown, "StandardOutput": output})
+    made = plan(machine, launch=None, starter=silent)
+    assert f"It writes its output to {output} (StandardOutput)" in blocking(made) and advice in blocking(made)
+
+
+@pytest.mark.parametrize("output", ["", "journal", "journal+console", "inherit", "append:/x", "truncate:/x"])
+def test_a_unit_whose_output_can_be_followed_is_not(output: str) -> None:
+    machine = serving_machine()
+    machine.cgroups = CHAT
+    told = unit_told()
+    assert not blocking(plan(machine, starter=replace(told, shown={**told.shown, "StandardOutput": output})))
+
+
 def test_so_does_a_container_whose_image_makes_the_flags() -> None:
     machine = serving_machine()
     machine.cgroups = {100: f"/docker/{ID}"}
