@@ -35,7 +35,7 @@ def whose(gpu: Gpu, deployment: Deployment, users: Users, *, runs: bool) -> str:
     """
     others = [name for pk, name in users.get((gpu.host.machine.pk, gpu.uuid), []) if pk != deployment.pk]
     if others:
-        return f"{'also ' if runs else ''}used by {' and '.join(others)}"
+        return f"{'also ' if runs else ''}used by {', '.join(others)}"
     if runs or gpu.used_mib is None or gpu.used_mib - (gpu.baseline_mib or 0) <= FREE_MARGIN_MIB:
         return ""
     return f"in use, though {deployment} does not run"

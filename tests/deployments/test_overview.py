@@ -182,7 +182,8 @@ def test_memory_of_another_on_its_cards_is_said_to_be_that_ones(page: Callable[[
     assert "also used by day" in text and "also used by old" in text and "does not run" not in text
     Deployment.objects.filter(pk=day.pk).update(state="stopped")
     make_launch(day, state="starting")
-    assert "also used by day" in page(), "it is being started"
+    make_deployment(name="third", host=host, gpus=[gpu])
+    assert "also used by day, third" in page(), "one of them is being started"
 
 
 def test_the_cards_of_a_container_are_those_of_its_node(page: Callable[[], str]) -> None:
