@@ -48,6 +48,8 @@ EARLIER_LAUNCHES = 200
 MEASURED_LAUNCHES = 20
 """So far back is looked for what a revision used on a card."""
 ASKED_AS = {ManagerKind.UNIT: "unit", ManagerKind.CONTAINER: "container", ManagerKind.SUPERVISOR: "supervisor"}
+IN_A_PLAN = tuple(name for name in SERVING if name != "threads")
+"""Threads with files of their own that the driver does not name either are as rare as dear to find: verify looks."""
 NODE_SECTIONS = ("host", "gpus", "procs", "uids", "nspids", "fds", "pids", *HOLDERS)
 
 
@@ -365,7 +367,7 @@ def _look(ctx: StepContext, new: Recipe | None, launch: Launch | None) -> HostFa
     with ctx.link() as transport:
         return probe(
             transport,
-            sections=(*SERVING, *USABLE, *names_asked(ctx), "disk"),
+            sections=(*IN_A_PLAN, *USABLE, *names_asked(ctx), "disk"),
             timeout=PROBE_SECONDS,
             ports=sorted({port, ctx.deployment.port}),
             pids=pids,
