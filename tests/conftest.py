@@ -21,6 +21,14 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Laws that are tried on many examples take their time: they are for `make test`."""
+    for item in items:
+        if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
+            item.add_marker("long")
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _throw_away_data_directory() -> Iterator[None]:
     yield

@@ -20,7 +20,7 @@ from controlpanel.live.hints import get_channel_layer, listener
 from controlpanel.live.protocol import MOST_STREAMS, Cursor, group_of
 from controlpanel.live.streams import Batch
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.asyncio]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.asyncio, pytest.mark.long]
 
 OWN = b"http://testserver"
 
