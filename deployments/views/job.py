@@ -135,6 +135,8 @@ def _page(request: HttpRequest, job: Job, *, status: int = 200, **more: Any) -> 
 
 def _context(request: HttpRequest, job: Job) -> dict[str, Any]:
     card = gate_card(job, user=request.user)
+    if card is not None:
+        job = _job(job.pk)  # the question may be newer than the row that was read, which holds its plan
     ends_at_its_question = card is not None and card.can_discard
     return {
         "job": job,

@@ -13,6 +13,8 @@ from django.utils import timezone
 from deployments.forms import DeploymentForm
 from deployments.models import Deployment, Gate, Job
 from deployments.services.deployments import EDITABLE
+from deployments.views import job as job_page
+from deployments.views.gatecard import GateCard
 from tests.factories import (
     make_choice,
     make_deployment,
@@ -447,6 +449,23 @@ def test_a_process_without_a_card_has_no_memory_there_rather_than_an_unknown_one
 
 
 # --- The job page ---------------------------------------------------------------------------------------------------
+
+
+def test_a_question_never_stands_there_without_the_plan_it_is_about(
+    client_of: ClientOf, approver: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker stores both at once, but a page that is made just then reads one after the other."""
+    job = _waiting().job
+    process = {"pid": 7, "name": "x", "user": "its-user", "since": "", "gpus": [], "memory_mib": None, "no_card": True}
+    seen = job_page.gate_card
+
+    def meanwhile(found: Job, *, user: User) -> GateCard | None:
+        Job.objects.filter(pk=found.pk).update(plan={"stops": [process]})
+        return seen(found, user=user)
+
+    monkeypatch.setattr(job_page, "gate_card", meanwhile)
+    page = client_of(approver).get(f"/jobs/{job.pk}/part/gate/").content.decode()
+    assert "its-user" in page and "approve" in page
 
 
 def test_cancel_says_what_it_leaves_behind(client_of: ClientOf, operator: User, viewer: User) -> None:
