@@ -8,7 +8,7 @@ from django.contrib.auth.models import User
 from django.urls import reverse
 
 from controlpanel.access import Action, may
-from deployments.lifecycle import ServiceState
+from deployments.lifecycle import JobKind, ServiceState
 from deployments.models import Deployment, Gate, Job, StandingApproval
 from deployments.services import why_not_answer
 from deployments.views import board
@@ -60,7 +60,7 @@ def _asked_for(lease: StandingApproval) -> dict[str, Any]:
 
 
 def _failed(job: Job) -> dict[str, Any]:
-    name, text = job.deployment_name, f"{job.get_kind_display()} {job.state}"
+    name, text = job.deployment_name, f"{JobKind(job.kind).noun} {job.state}"
     at = job.ended_at.isoformat() if job.ended_at else ""
     told = {
         "kind": "failed",

@@ -85,6 +85,14 @@ class JobKind(StrEnum):
     PUT_BACK = "put back"
     REPLACE = "replace"
 
+    @property
+    def noun(self) -> str:
+        """The work itself, at the beginning of a sentence: "Replacement failed"."""
+        return _NOUNS.get(self, self.value.capitalize())
+
+
+_NOUNS = {JobKind.PUT_BACK: "Putting back", JobKind.REPLACE: "Replacement"}
+
 
 GO_BACK = (JobKind.RESTART, JobKind.REPLACE)
 """They stop what serves and launch something else: after a failure what served can be started again."""

@@ -386,10 +386,14 @@ def _forget_what_was_known(job: Job) -> None:
     """A job that is cancelled while its host is out of reach leaves a server of which nothing is known."""
     if job.contact_lost_at is None:
         return
-    Launch.objects.filter(deployment__in=job.subjects, state__in=LIVE_LAUNCH).update(state=LaunchState.UNKNOWN)
-    Deployment.objects.filter(pk__in=[one.pk for one in job.subjects]).update(
-        state=ServiceState.UNKNOWN, state_since=timezone.now(), state_detail="Its job was cancelled out of contact."
-    )
+    with transaction.atomic():
+        for one in Deployment.locked_together(one.pk for one in job.subjects):
+            one.launches.filter(state__in=LIVE_LAUNCH).update(state=LaunchState.UNKNOWN)
+            Deployment.objects.filter(pk=one.pk).update(
+                state=ServiceState.UNKNOWN,
+                state_since=timezone.now(),
+                state_detail="Its job was cancelled out of contact.",
+            )
 
 
 def _left_behind(job: Job) -> str:

@@ -53,6 +53,8 @@ def why_not_by(old: Deployment, new: Deployment) -> str:
         return f"it needs {len(more)} card{'s' if len(more) > 1 else ''} that {old} does not free."
     if not mine.gpu_uuids:
         return "it has no card."
+    if new.is_unseen:
+        return "whether a server of it runs has not been seen yet. Try again when its host has been read."
     if new.state not in DOWN or new.live_launch is not None:
         return f"it is not stopped ({new.get_state_display().lower()}). Stop it first."
     return ""

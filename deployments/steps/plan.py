@@ -68,7 +68,8 @@ def _refuse_if_blocked(ctx: StepContext, made: Plan) -> None:
     reasons = [warning for warning in made.data["warnings"] if warning["blocks"]]
     if reasons:
         ctx.remember(cure=reasons[0]["cure"])
-        raise StepFailed(" ".join(warning["text"] for warning in reasons), hint=reasons[0]["todo"])
+        todos = dict.fromkeys(warning["todo"] for warning in reasons if warning["todo"])
+        raise StepFailed(" ".join(warning["text"] for warning in reasons), hint=" ".join(todos))
 
 
 def make(ctx: StepContext, *, adopt: bool = True) -> Plan:

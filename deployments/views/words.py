@@ -63,7 +63,7 @@ def job_word(job: Job) -> Word:
     if was_left(job):
         return Word("job", JobState.CANCELLED, "Ended by a decision")
     if job.state == JobState.FAILED:
-        return Word("job", job.state, f"{job.get_kind_display()} failed")
+        return Word("job", job.state, f"{JobKind(job.kind).noun} failed")
     return Word("job", job.state, "")
 
 

@@ -9,10 +9,10 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from controlpanel.templatetags.ui import state
-from deployments.lifecycle import JobState, StepState
+from deployments.lifecycle import JobKind, JobState, StepState
 from deployments.models import Job
 from deployments.views.history import STATES
-from deployments.views.words import step_word
+from deployments.views.words import job_word, step_word
 from tests.factories import make_deployment, make_job
 
 pytestmark = pytest.mark.django_db
@@ -46,6 +46,18 @@ def test_a_step_at_work_and_a_failed_one() -> None:
     assert said(make_job(make_deployment(), at_step=1))[:3] == ["Done", "At work", "To do"]
     failed = make_job(make_deployment(), at_step=1, failed=True, state="failed")
     assert failed.steps.filter(state=StepState.FAILED).exists() and said(failed)[1] == "Failed"
+
+
+@pytest.mark.parametrize(
+    ("kind", "word"),
+    [
+        (JobKind.RESTART, "Restart failed"),
+        (JobKind.REPLACE, "Replacement failed"),
+        (JobKind.PUT_BACK, "Putting back failed"),
+    ],
+)
+def test_a_failed_job_is_named_by_its_work(kind: JobKind, word: str) -> None:
+    assert job_word(make_job(make_deployment(), kind=kind, at_step=1, failed=True, state="failed")).text == word
 
 
 def test_the_filter_has_the_words_of_the_badges(client_of: ClientOf, viewer: User) -> None:

@@ -256,6 +256,15 @@ def test_a_kill_that_was_offered_without_a_boot_is_not_done(serving: Story) -> N
     assert {9, 12} <= serving.host.machine.procs.keys() and "Nobody was signalled." in serving.log()
 
 
+def test_a_confirmed_kill_says_in_which_pid_namespace_its_numbers_hold(serving: Story) -> None:
+    """A container that was started again since may have the same numbers, in the same boot."""
+    two_strangers(serving, before_the_second_look=lambda: None)
+    serving.host.spaces.clear()
+    serving.answer("kill")
+    serving.work()
+    assert serving.host.spaces == ["pid:[4026531836]"]
+
+
 # --- Answers that are used long after they were given
 
 
