@@ -17,11 +17,11 @@ from hosts import links
 from hosts.models import Host
 from hosts.probe.facts import HostFacts
 from hosts.probe.frames import Unknown
-from hosts.probe.probe import probe
+from hosts.probe.probe import HOLDERS, probe
 from hosts.transport.base import TransportError
 
 logger = logging.getLogger(__name__)
-SECTIONS = ("host", "procs", "uids", "fds", "listeners", "markers", "pids")
+SECTIONS = ("host", "procs", "uids", "fds", "listeners", "markers", "pids", *HOLDERS)
 LOOK_SECONDS = 10.0
 AGAIN_SECONDS = 30.0
 """How long a look stands while the sockets and the fullness of the cards stay as they are."""
