@@ -18,7 +18,7 @@ from controlpanel.refusal import Refused
 from deployments.decisions.after_crash import Crash, LeaveDown, Start, decide
 from deployments.lifecycle import ENDED, LEAVE_THE_SERVER, JobKind, JobState, ServiceState, StandingKind
 from deployments.models import Deployment, Job, Launch, StandingApproval
-from deployments.services.jobs import check_target, store_job
+from deployments.services.jobs import store_job
 from hosts.models import Host
 
 logger = logging.getLogger(__name__)
@@ -106,7 +106,6 @@ def _taken_over(deployment: Deployment, ended_at: datetime) -> str:
 
 def _start(deployment: Deployment, host: Host, launch: Launch, standing: StandingApproval) -> None:
     """Ask for it, as long as all is as it was looked at. Raises Refused, or IntegrityError when a job is in the way."""
-    check_target(deployment, launch.revision)
     why = ended_by_itself(launch)
     job = Job(kind=JobKind.START, revision=launch.revision, standing=standing, way_back=False)
     job.reason = f"{why} Its policy starts it again, by the approval of {standing.given_by_name}."

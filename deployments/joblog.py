@@ -103,6 +103,10 @@ class JobLog:
         if self._waiting or self._writes:
             self.store()
 
+    def forget(self) -> None:
+        """Let go of the writes that wait; lines are kept."""
+        self._writes = []
+
     def _line(self, text: str, *, step: str) -> LogChunk:
         return LogChunk(source=LogChunk.Source.PANEL, step=step, text=self.hide(text.rstrip("\n")) + "\n")
 

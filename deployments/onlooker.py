@@ -8,9 +8,7 @@ import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
-from deployments.known import names_of
-from deployments.lifecycle import LIVE_LAUNCH
-from deployments.models import Launch
+from deployments.known import launches_on, names_of
 from deployments.plan.cards import Card, cards_seen
 from deployments.plan.intruders import Intruders, Ours, intruders
 from hosts import links
@@ -82,8 +80,8 @@ def _look(host: Host, facts: HostFacts, wanted: Collection[Wanted]) -> Mapping[i
         except TransportError as error:
             logger.info("who else is on %s could not be looked at: %s", host, error)
             return {}
-    live = list(Launch.objects.filter(state__in=LIVE_LAUNCH).select_related("deployment"))
+    known = launches_on(host.machine)
     return {
-        each.key: intruders(seen, each.ours, others=names_of(row for row in live if row.deployment_id != each.key))
+        each.key: intruders(seen, each.ours, others=names_of(row for row in known if row.deployment_id != each.key))
         for each in wanted
     }

@@ -157,7 +157,13 @@ def _enter_next(claim: Claim, log: JobLog, *, after: StepContext | None) -> JobS
 
 def _settle(claim: Claim, step: JobStep | None, log: JobLog, error: Exception | None) -> None:
     """The one place where a job changes its state after work on it."""
-    log.flush()
+    try:
+        log.flush()
+    except (LeaseLost, *DATABASE_FAILS):
+        raise
+    except Exception as fault:
+        log.forget()  # what cannot be stored would stop the job's end too, again and again
+        error = fault
     job = Job.objects.select_related("deployment", "replaces", "previous_revision__profile").get(pk=claim.job_id)
     match error:
         case None:
@@ -169,7 +175,7 @@ def _settle(claim: Claim, step: JobStep | None, log: JobLog, error: Exception | 
             Job.leave(claim, state=JobState.QUEUED, ring_at=timezone.now())
             tasks.ring(job.pk)
         case JobCancelled():
-            _forget_what_was_known(job)
+            _forget_what_was_known(job, log)
             if job.gates.filter(answer="expired").exists():
                 summary = f"Nobody approved in time. {_left_behind(job)}"
                 _end(claim, job, log, JobState.EXPIRED, summary=summary, hint=ASK_AGAIN)
@@ -236,10 +242,10 @@ def _go_on(claim: Claim, job: Job, step: JobStep, log: JobLog, error: StepFailed
     if further == WAY_BACK:
         log.say(f"The plan says: start again what was serving ({job.previous_revision}).", step=StepName.LAUNCH)
     with transaction.atomic():
-        Failed(step, error.message).store(log)
-        going_back.append(job, further)
         if not Job.leave(claim, state=JobState.QUEUED, summary=log.hide(error.message), ring_at=timezone.now()):
             raise LeaseLost
+        Failed(step, error.message).store(log)
+        going_back.append(job, further)
     tasks.ring(job.pk)
 
 
@@ -248,9 +254,9 @@ def _ask_whether_to_go_back(claim: Claim, job: Job, step: JobStep, log: JobLog, 
     message = going_back.sentence(error.message)
     gate = going_back.question(job, step, log, message=message, left=_left_behind(job))
     with transaction.atomic():
+        _wait(claim, GateOpened(gate, summary=log.hide(message), hint=error.hint))
         Failed(step, error.message).store(log)
         going_back.append(job, WAY_BACK)
-        _wait(claim, GateOpened(gate, summary=log.hide(message), hint=error.hint))
 
 
 @dataclass(frozen=True)
@@ -382,11 +388,11 @@ def _how_it_went(job: Job) -> str:
     return f"{job.deployment_name} serves with {launch.revision}{instead}."
 
 
-def _forget_what_was_known(job: Job) -> None:
+def _forget_what_was_known(job: Job, log: JobLog) -> None:
     """A job that is cancelled while its host is out of reach leaves a server of which nothing is known."""
     if job.contact_lost_at is None:
         return
-    with transaction.atomic():
+    with log.transaction():
         for one in Deployment.locked_together(one.pk for one in job.subjects):
             one.launches.filter(state__in=LIVE_LAUNCH).update(state=LaunchState.UNKNOWN)
             Deployment.objects.filter(pk=one.pk).update(

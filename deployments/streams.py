@@ -25,6 +25,7 @@ from deployments.models import (
     JobReading,
     LogChunk,
     ModelOnHost,
+    Placement,
     ServerLook,
     StandingApproval,
 )
@@ -151,11 +152,12 @@ class OverviewStream(_Looks):
         # Not all jobs: of a long history that would take half a second, every two seconds and for each page.
         last = Job.objects.order_by("-pk").values_list("pk", flat=True).first()
         jobs = list(Job.objects.filter(state__in=ACTIVE).order_by("pk").values_list("pk", "version", "state"))
-        told = ("pk", "state", "state_detail", "revision_id", "proven_revision_id", "out_of_router")
-        states = list(Deployment.objects.order_by("pk").values_list(*told))
+        told = ("pk", "name", "production", "port", "state", "state_detail", "found", "out_of_router")
+        states = list(Deployment.objects.order_by("pk").values_list(*told, "revision_id", "proven_revision_id"))
+        places = list(Placement.objects.order_by("pk").values_list("deployment_id", "host_id", "gpu_uuids"))
         standing = list(StandingApproval.current().values_list("pk", "given_at"))
-        hosts = list(Host.objects.order_by("pk").values_list("pk", "reach", "gpu_problem", "maintenance"))
-        version = f"{zlib.crc32(repr((last, jobs, states, hosts, standing)).encode()):08x}"
+        hosts = list(Host.objects.order_by("pk").values_list("pk", "name", "reach", "gpu_problem", "maintenance"))
+        version = f"{zlib.crc32(repr((last, jobs, states, places, hosts, standing)).encode()):08x}"
         return Batch(cursor=cursor) if version == cursor else Batch([{"version": version}], version)
 
 

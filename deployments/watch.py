@@ -15,10 +15,11 @@ from controlpanel.live import hints
 from deployments import after_crash
 from deployments.engines.registry import ENGINES
 from deployments.finding import Finder, forget
+from deployments.known import known_card
 from deployments.lifecycle import ACTIVE, LaunchState, ServiceState
 from deployments.models import Deployment, Launch, Placement
 from deployments.onlooker import Onlooker, Wanted
-from deployments.plan.cards import Card, labels_of
+from deployments.plan.cards import labels_of
 from deployments.plan.intruders import NOBODY, Intruders, Ours
 from deployments.plan.sharing import Rules
 from hosts.models import Gpu, Host
@@ -124,9 +125,7 @@ def _watched() -> dict[int, list[Watched]]:
 
 
 def _wanted(deployment: Deployment, launch: Launch | None, gpus: Sequence[Gpu]) -> Wanted:
-    cards = tuple(
-        Card(gpu.uuid, f"GPU {gpu.index}", gpu.baseline_mib, gpu.ceiling_mib, deployment.tolerance_mib) for gpu in gpus
-    )
+    cards = tuple(known_card(gpu, deployment) for gpu in gpus)
     partners = frozenset(partner.name for partner in deployment.shares_with.all())
     ours = Ours(
         deployment.port,
@@ -152,6 +151,7 @@ def _judge(
         idle = serving.exclude(deployment__jobs__state__in=ACTIVE)
         ended = {"state": LaunchState.ENDED, "ended_at": timezone.now(), "end_reason": f"found ended: {why}"}
         with transaction.atomic():  # never the one without the other: it would pass for a stop
+            Deployment.locked(launch.deployment_id)  # before its launch, as everybody does
             if idle.exclude(deployment__replacements__state__in=ACTIVE).update(**ended, crashed=True):
                 _set(launch.deployment, host, ServiceState.CRASHED, f"It ended outside a job: {why}.")
     elif others.port:

@@ -105,6 +105,16 @@ class Host(models.Model):
             return self.via
         return self
 
+    def hold(self) -> None:
+        """Keep the row as it is until the transaction ends (also on SQLite, which has no SELECT FOR UPDATE)."""
+        Host.objects.filter(pk=self.pk).update(name=models.F("name"))
+
+    def held_for_a_job(self) -> Host:
+        """The host as it is now, held with its machine: neither goes into maintenance until the transaction ends."""
+        for one in sorted({self, self.machine}, key=lambda host: host.pk):
+            one.hold()
+        return Host.objects.select_related("via").get(pk=self.pk)
+
     @property
     def where(self) -> str:
         """How the host is reached, in words for a page."""

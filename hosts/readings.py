@@ -25,11 +25,8 @@ class HoldLost(Exception):
     """The host is another monitor's now, or nobody's: nothing was written."""
 
 
-def store_cards(host: Host, facts: HostFacts, *, source: str, owner: str = "") -> None:
-    """Write the last reading of every card. A card that cannot be read keeps its row and says why.
-
-    ``owner``: the monitor that has read it. Raises HoldLost when the host is not its any more.
-    """
+def store_cards(host: Host, facts: HostFacts, *, source: str) -> None:
+    """Write the last reading of every card. A card that cannot be read keeps its row and says why."""
     readings: tuple[GpuReading, ...] = ()
     if isinstance(facts.gpus, Unknown):
         problem = facts.gpus.reason
@@ -42,9 +39,6 @@ def store_cards(host: Host, facts: HostFacts, *, source: str, owner: str = "") -
         # Not listed is not free: its last value must not be taken for a fresh one.
         missing.update(used_mib=None, unread_reason=problem or "nvidia-smi does not list this card any more.")
         Host.objects.filter(pk=host.pk).exclude(gpu_problem=problem).update(gpu_problem=problem)
-        # Asked last: whoever is frozen on the way here finds it out.
-        if owner and not Host.held(host.pk, owner).exists():
-            raise HoldLost
     hints.hint("gpus")
 
 
@@ -118,11 +112,11 @@ def _number(value: float | Unknown) -> float | None:
     return None if isinstance(value, Unknown) else value
 
 
-def reached(host: Host, facts: HostFacts, *, owner: str = "") -> None:
-    """The host has answered. ``owner``: the monitor that says so; nothing is written when the host is not its."""
+def reached(host: Host, facts: HostFacts) -> None:
+    """The host has answered."""
     boot = "" if isinstance(facts.host, Unknown) else facts.host.boot_id
     seen = {"boot_id": boot or host.boot_id, "last_seen_at": facts.measured_at}
-    _reach(host, Host.Reach.REACHABLE, owner, problem="", hint="", **seen)
+    _reach(host, Host.Reach.REACHABLE, "", problem="", hint="", **seen)
 
 
 def not_reached(host: Host, error: TransportError, *, owner: str = "") -> None:

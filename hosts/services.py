@@ -8,7 +8,7 @@ from pathlib import Path
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import transaction
-from django.db.models import F, Q
+from django.db.models import Q
 from django.urls import reverse
 from django.utils import timezone
 
@@ -151,7 +151,7 @@ def remove_host(host: Host, *, actor: User, address: str) -> None:
     """
     require(actor, Action.EDIT_HOST)
     with transaction.atomic():
-        Host.objects.filter(pk=host.pk).update(name=F("name"))  # nobody attaches anything there until the end
+        host.hold()  # nobody attaches anything there until the end
         _refuse_while_needed(host)
         for place in host.placements.select_related("deployment"):
             place.deployment.released = place.deployment.released | {"host": host.name}
@@ -188,9 +188,11 @@ def begin_maintenance(host: Host, *, reason: str, actor: User, address: str) -> 
     Raises Refused while a job is at work there or on one of its containers.
     """
     require(actor, Action.EDIT_HOST)
-    for used in (host, *host.reached_through.all()):
-        _refuse_while_busy(used)
-    _set_maintenance(host, reason, "begin maintenance", actor=actor, address=address)
+    with transaction.atomic():
+        host.hold()  # a job that is asked for just now is seen here, or sees the maintenance
+        for used in (host, *host.reached_through.all()):
+            _refuse_while_busy(used)
+        _set_maintenance(host, reason, "begin maintenance", actor=actor, address=address)
 
 
 def end_maintenance(host: Host, *, actor: User, address: str) -> None:
@@ -210,10 +212,11 @@ def _set_maintenance(host: Host, reason: str, action: str, *, actor: User, addre
 def request_test(host: Host, *, actor: User, address: str) -> HostTest:
     """Ask a worker to try the connection and to look at the host. One test of a host runs at a time."""
     require(actor, Action.TEST_HOST)
-    running = host.tests.filter(finished_at=None, requested_at__gt=timezone.now() - LONGEST_TEST).first()
-    if running is not None:
-        return running
     with transaction.atomic():
+        host.hold()  # a second click waits for the first
+        running = host.tests.filter(finished_at=None, requested_at__gt=timezone.now() - LONGEST_TEST).first()
+        if running is not None:
+            return running
         test = HostTest.objects.create(host=host, requested_by=actor)
         audit.record("test host", actor=actor, target=host, detail={"test": test.pk}, address=address)
         transaction.on_commit(lambda: tasks.ring_test(test.pk), robust=True)

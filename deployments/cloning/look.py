@@ -17,9 +17,9 @@ from deployments.engines.versions import program_with_version
 from deployments.fit import store
 from deployments.fit.estimate import KV_FLAGS
 from deployments.fit.where import draft_place, model_place
+from deployments.known import known_card
 from deployments.lifecycle import ServiceState
 from deployments.models import CloneCheck, Deployment, Placement, Revision
-from deployments.plan.cards import Card
 from deployments.plan.inputs import HOME
 from deployments.plan.port import port_verdict
 from deployments.plan.ways import NAMED, Way
@@ -111,11 +111,11 @@ def _here(deployment: Deployment, revision: Revision) -> Here:
     version = str(launch.effective.get("version", "")) if launch is not None else ""
     if place is None:  # it was released, and its host removed since
         return Here(deployment.released.get("host", ""), [], version, keeper)
-    return Here(place.host.name, [_card(gpu) for gpu in place.gpus], version, keeper)
+    return Here(place.host.name, [_card(gpu, deployment) for gpu in place.gpus], version, keeper)
 
 
-def _card(gpu: Gpu, used: int | None = None) -> CardThere:
-    card = Card(gpu.uuid, f"GPU {gpu.index}", gpu.baseline_mib, gpu.ceiling_mib)
+def _card(gpu: Gpu, deployment: Deployment, used: int | None = None) -> CardThere:
+    card = known_card(gpu, deployment)
     return CardThere(card.label, gpu.name, gpu.total_mib, used, card.limit_mib, gpu.driver_version)
 
 
@@ -125,7 +125,7 @@ def _cards_there(facts: HostFacts, check: CloneCheck) -> Sequence[CardThere]:
     if not isinstance(facts.gpus, Unknown):
         used = {gpu.uuid: gpu.memory_used for gpu in facts.gpus.gpus if isinstance(gpu.memory_used, int)}
     rows = Gpu.objects.filter(host=check.host, uuid__in=check.gpu_uuids).order_by("index")
-    return [_card(gpu, used.get(gpu.uuid)) for gpu in rows]
+    return [_card(gpu, check.deployment, used.get(gpu.uuid)) for gpu in rows]
 
 
 def _version(transport: Transport, check: CloneCheck, revision: Revision, engine: Engine) -> str | Unknown | None:

@@ -7,12 +7,10 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from django.db.models import Q
-
 from deployments import http, secrets
 from deployments.engines.request import HttpRequest
 from deployments.engines.versions import program_with_version
-from deployments.known import names_of
+from deployments.known import EARLIER_LAUNCHES, known_card, launches_on, names_of
 from deployments.lifecycle import JobKind
 from deployments.models import Launch, Revision
 from deployments.plan import beside
@@ -44,7 +42,6 @@ if TYPE_CHECKING:
 LookForOthers = Callable[[HostFacts], Held | Unknown]
 PROBE_SECONDS = 45.0
 METRICS_SECONDS = 5.0
-EARLIER_LAUNCHES = 200
 MEASURED_LAUNCHES = 20
 """So far back is looked for what a revision used on a card."""
 ASKED_AS = {ManagerKind.UNIT: "unit", ManagerKind.CONTAINER: "container", ManagerKind.SUPERVISOR: "supervisor"}
@@ -232,8 +229,8 @@ def cards_of(ctx: StepContext, *, stops_only: bool | None = None) -> tuple[Card,
     found = []
     for uuid in ctx.placement.gpu_uuids:
         gpu = known.get(uuid)
-        card = Card(uuid, f"GPU {gpu.index}", gpu.baseline_mib, gpu.ceiling_mib) if gpu else Card(uuid, uuid, None)
-        found.append(replace(card, tolerance_mib=ctx.deployment.tolerance_mib, need_mib=needs.get(uuid)))
+        card = known_card(gpu, ctx.deployment) if gpu else Card(uuid, uuid, None)
+        found.append(replace(card, need_mib=needs.get(uuid)))
     return tuple(found)
 
 
@@ -285,14 +282,8 @@ def launches_of(ctx: StepContext) -> tuple[str, ...]:
 
 def launches_of_others(ctx: StepContext) -> dict[str, str]:
     """launch -> deployment, of what the panel has started lately on this machine for other deployments."""
-    machine = ctx.host.machine
-    rows = (
-        Launch.objects.filter(Q(host=machine) | Q(host__via=machine))
-        .exclude(deployment=ctx.deployment)
-        .order_by("-intended_at")
-        .select_related("deployment")[:EARLIER_LAUNCHES]
-    )
-    return names_of(rows)
+    mine = ctx.deployment.pk
+    return names_of(launch for launch in launches_on(ctx.host.machine) if launch.deployment_id != mine)
 
 
 def others_of(ctx: StepContext) -> LookForOthers:

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.contrib.auth.models import User
 from django.db import transaction
-from django.db.models import F, QuerySet
+from django.db.models import QuerySet
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
@@ -50,7 +50,7 @@ def request_look(host: Host, *, actor: User, address: str) -> ServerLook:
 
 def _lock(host: Host) -> None:
     """Until the transaction ends: two clicks do not adopt one server twice."""
-    Host.objects.filter(pk=host.pk).update(name=F("name"))
+    host.hold()
 
 
 def owner_of(host: Host, found: Found) -> Deployment | None:

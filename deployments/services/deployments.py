@@ -14,7 +14,8 @@ from controlpanel.live import hints
 from controlpanel.refusal import Refused
 from deployments.models import Deployment, Launch, Placement, Revision
 from deployments.proven import ran_with
-from deployments.services.jobs import refuse_released, wait_for
+from deployments.services.jobs import wait_for
+from deployments.services.targets import refuse_released
 from deployments.traffic.hook import Moment, hook_of
 from hosts.models import Gpu, Host
 

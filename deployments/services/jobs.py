@@ -18,8 +18,9 @@ from controlpanel.live import hints
 from controlpanel.refusal import Refused
 from controlpanel.templatetags.words import duration
 from deployments import tasks
-from deployments.lifecycle import GO_BACK, GateKind, JobKind, JobState, ServiceState
+from deployments.lifecycle import GO_BACK, GateKind, JobKind, JobState
 from deployments.models import CardClaim, Deployment, Gate, Job, JobStep, Placement, PortClaim, Revision
+from deployments.services.targets import check_replacement, check_target, refuse_released
 from deployments.steps.recipes import RECIPES
 
 LONGEST_COMMENT = 2000
@@ -65,7 +66,6 @@ def insert_job(
     same_click = Job.objects.filter(requested_by=actor, request_key=job.request_key)
     if (other := same_click.first()) is not None:
         return _same(other, kind=JobKind(job.kind), deployment=deployment)
-    check_target(deployment, job.revision)
     job.requested_by, job.requested_by_name = actor, actor.get_username()
     try:
         store_job(job, deployment, given=given or {}, actor=actor, address=address)
@@ -79,15 +79,24 @@ def insert_job(
 def store_job(job: Job, deployment: Deployment, *, given: dict[str, Any], actor: User | None, address: str) -> None:
     """The job with its claims, steps and audit entry; a worker is rung for it. ``actor`` None: the panel itself.
 
-    Raises IntegrityError when another job is in the way; Refused when one of the server that it replaces is.
+    Raises IntegrityError when another job is in the way; Refused when one of the server that it replaces is, and where
+    no such job can run.
     """
     job.deployment, job.deployment_name = deployment, deployment.name
     job.ring_at = timezone.now() + RING_AGAIN
     with transaction.atomic():
         rows = {row.pk: row for row in Deployment.locked_together(one.pk for one in job.subjects)}
-        if job.replaces is not None and rows[job.replaces.pk].active_job is not None:
-            raise _busy(job.replaces)
-        _insert(job, placement=rows[deployment.pk].placement, given=given)
+        # From here on as they are now: what the person saw may have changed as the click came in.
+        job.deployment = rows[deployment.pk]
+        refuse_released(job.deployment)
+        job.deployment.placement.host = job.deployment.placement.host.held_for_a_job()
+        check_target(job.deployment, job.revision)
+        if job.replaces is not None:
+            job.replaces = rows[job.replaces.pk]
+            check_replacement(job.replaces, job.deployment)
+            if job.replaces.active_job is not None:
+                raise _busy(job.replaces)
+        _insert(job, placement=job.deployment.placement, given=given)
         detail = {"job": job.pk, "revision": str(job.revision), "reason": job.reason, **given}
         detail |= {"replaces": job.replaces.name} if job.replaces is not None else {}
         audit.record(f"ask for {job.kind}", actor=actor, target=deployment, detail=detail, address=address)
@@ -100,40 +109,6 @@ def _same(job: Job, *, kind: JobKind, deployment: Deployment) -> Job:
     if job.kind != kind or job.deployment_id != deployment.pk:
         raise Refused(f"This page has already asked for job {job.pk}.", hint="Load the page again, then ask.")
     return job
-
-
-def refuse_released(deployment: Deployment) -> None:
-    """Raises Refused for a deployment that the panel has let go of."""
-    if deployment.state == ServiceState.RELEASED:
-        back = "To take it back, look for servers on its host's page and attach the one that runs."
-        raise Refused(
-            f"{deployment} is released: the panel has let go of it.",
-            hint=back if deployment.place is not None else "Its host was removed; clone it to another one.",
-        )
-
-
-def check_target(deployment: Deployment, target: Revision | None) -> None:
-    """Raises Refused where no job can run, or not with this revision."""
-    refuse_released(deployment)
-    host = deployment.placement.host
-    if host.look_only:
-        raise Refused(f"{host} is look-only.", hint="Jobs cannot run there.")
-    for machine in (host, host.machine):
-        if machine.maintenance:
-            raise Refused(
-                f"{machine} is in maintenance: {machine.maintenance}",
-                hint="Wait until it has ended; an administrator ends it on the host's page.",
-            )
-    if host.machine.look_only:
-        raise Refused(
-            f"{host.machine}, the node of {host}, is look-only, and the locks of its cards are there.",
-            hint="Let the panel change the node, or restart the server by hand.",
-        )
-    if target is not None and target.port != deployment.port:
-        raise Refused(
-            f"{target} listens on port {target.port}, {deployment} on port {deployment.port}.",
-            hint="Change the deployment to this revision first.",
-        )
 
 
 def _insert(job: Job, *, placement: Placement, given: dict[str, Any]) -> None:

@@ -17,7 +17,8 @@ from deployments import tasks
 from deployments.lifecycle import GateKind, JobState, StandingKind, StepName
 from deployments.models import Deployment, Gate, Job, StandingApproval
 from deployments.services.deployments import check_cards
-from deployments.services.jobs import LONGEST_COMMENT, move, refuse_released, why_not_answer
+from deployments.services.jobs import LONGEST_COMMENT, move, why_not_answer
+from deployments.services.targets import refuse_released
 from hosts.models import Host
 
 LONGEST_DAYS = 90
@@ -195,7 +196,7 @@ def revoke(standing: StandingApproval, *, actor: User, address: str) -> None:
                 pk=standing.job.pk,
                 state=JobState.WAITING,
                 # Whatever else it waits for is asked still.
-                gates__in=Gate.objects.filter(kind=StandingKind.WHEN_IDLE, answered_at=None),
+                gates__in=Gate.objects.filter(kind=GateKind.WHEN_IDLE, answered_at=None),
             )
             waiting.update(state=JobState.QUEUED, ring_at=timezone.now())
     hints.hint("overview")

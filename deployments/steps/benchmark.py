@@ -24,6 +24,7 @@ from deployments.lifecycle import CheckStatus, GateKind, LaunchState
 from deployments.models import Benchmark, Launch
 from deployments.plan.collect import METRICS_SECONDS, running_requests
 from deployments.secrets import api_key
+from deployments.steps.approval import answer_stands
 from deployments.steps.base import Afterwards, GateOpened, StepContext, StepFailed
 from hosts.models import Host
 from hosts.probe.frames import Unknown
@@ -78,7 +79,7 @@ def _look_for_users(ctx: StepContext, transport: Transport) -> None:
         )
     running = running_requests(ctx, transport)
     _show_users(ctx, running)
-    if running != 0 and (told is None or told.answer != "anyway"):
+    if running != 0 and not (told is not None and told.answer == "anyway" and answer_stands(ctx, told)):
         raise _ask(ctx, running)
     ctx.remember(agreed=True)
 

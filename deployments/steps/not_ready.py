@@ -16,6 +16,7 @@ from deployments.models import Gate, LogChunk
 from deployments.plan.collect import PROBE_SECONDS, launches_of_others
 from deployments.plan.port import port_verdict
 from deployments.starts import last_starts, seconds_to_wait
+from deployments.steps.approval import answer_stands
 from deployments.steps.base import Afterwards, GateOpened, StepContext, StepFailed
 from deployments.steps.following import Start
 from hosts.probe.probe import probe
@@ -29,7 +30,7 @@ def wait_until(start: Start) -> datetime:
     ctx = start.ctx
     told = ctx.answer(GateKind.NOT_READY)
     kept = ctx.step.data.get("until")
-    if told is not None:
+    if told is not None and answer_stands(ctx, told):
         _end_it(ctx, told)
     elif kept is not None:
         return datetime.fromisoformat(kept)

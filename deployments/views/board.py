@@ -14,9 +14,10 @@ from django.utils import timezone
 from deployments.compared import comparable, differing, found_settings, in_words
 from deployments.engines.registry import ENGINES
 from deployments.flags import FlagRow
-from deployments.lifecycle import ACTIVE, DOWN, LEAVE_THE_SERVER, LIVE_LAUNCH, JobState, ServiceState, StandingKind
+from deployments.known import known_card
+from deployments.lifecycle import ACTIVE, DOWN, LEAVE_THE_SERVER, LIVE_LAUNCH, GateKind, JobState, ServiceState
 from deployments.models import Deployment, Gate, Job, Launch, Placement, Revision
-from deployments.views.whose import FREE_MARGIN_MIB, Users, users_of_cards, whose
+from deployments.views.whose import Users, users_of_cards, whose
 from deployments.views.words import (
     Word,
     change_words,
@@ -255,12 +256,12 @@ def _spare(gpu: Gpu) -> SpareCard:
     if gpu.used_mib is None:
         return SpareCard(gpu, "unknown", 0)
     above = gpu.used_mib - (gpu.baseline_mib or 0)
-    return SpareCard(gpu, "free" if above <= FREE_MARGIN_MIB else "held", above)
+    return SpareCard(gpu, "free" if gpu.used_mib <= known_card(gpu).limit_mib else "held", above)
 
 
 def open_gates() -> QuerySet[Gate]:
     """The questions that wait for a person, oldest first; not those that wait for a moment."""
-    found = Gate.objects.filter(answered_at=None, job__state=JobState.WAITING).exclude(kind=StandingKind.WHEN_IDLE)
+    found = Gate.objects.filter(answered_at=None, job__state=JobState.WAITING).exclude(kind=GateKind.WHEN_IDLE)
     return found.select_related("job__deployment", "job__replaces", "step")
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from django.db.models import Exists, OuterRef, Q
 
+from deployments.known import known_card
 from deployments.lifecycle import LaunchState, ServiceState
 from deployments.models import Deployment, Launch
 from hosts.models import Gpu
 
-FREE_MARGIN_MIB = 64
 """What an idle card may show above its baseline."""
 IS_THERE = (ServiceState.SERVING, ServiceState.NOT_ANSWERING)
 
@@ -36,6 +36,6 @@ def whose(gpu: Gpu, deployment: Deployment, users: Users, *, runs: bool) -> str:
     others = [name for pk, name in users.get((gpu.host.machine.pk, gpu.uuid), []) if pk != deployment.pk]
     if others:
         return f"{'also ' if runs else ''}used by {', '.join(others)}"
-    if runs or gpu.used_mib is None or gpu.used_mib - (gpu.baseline_mib or 0) <= FREE_MARGIN_MIB:
+    if runs or gpu.used_mib is None or gpu.used_mib <= known_card(gpu, deployment).limit_mib:
         return ""
     return f"in use, though {deployment} does not run"

@@ -14,7 +14,6 @@ from hosts.probe.port import script as port_script
 from hosts.sudo import refusal
 from hosts.transport.base import CommandTimeout, LinkLost, SudoRefused, Transport, no_tick
 
-"""The cards' memory and nothing else: the cheapest look there is."""
 SERVING = ("host", "gpus", "apps", "procs", "uids", "fds", "threads", "listeners", "markers", "pids")
 EVERYTHING = (*SERVING, "devices", "nspids", "disk")
 USABLE = ("usable",)

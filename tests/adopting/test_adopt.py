@@ -282,4 +282,4 @@ def test_a_plain_login_may_not_read_the_environment_of_another_user(story: Story
     port = next(PORTS)
     by_nohup(place, port)
     found = [each for each in looked(place) if each.port == port]
-    assert found == [] or "another user" in found[0].refused
+    assert len(found) == 1 and "another user" in found[0].refused, found

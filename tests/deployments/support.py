@@ -71,10 +71,10 @@ class FakeHost:
     """Who has the port of a server that was launched."""
     deaf: set[str] = field(default_factory=set)
     denied: set[int] = field(default_factory=set)
+    """Processes that the login may not signal."""
     by_pidfd: set[int] = field(default_factory=set)
     spaces: list[str] = field(default_factory=list)
     """The pid namespace of each order to signal somebody."""
-    """Processes that the login may not signal."""
     leaks: bool = False
     reachable: bool = True
     through: Callable[[str], list[str]] = lambda command: []

@@ -320,5 +320,6 @@ def one_server(place: Place, port: int) -> ledger.Server:
     servers = place.servers(port)
     assert len(servers) == 1, servers
     owners = {process.pid for process in ledger.listeners(place.machine, port)}
-    assert servers[0].process.pid in owners or owners, owners
+    tree = {servers[0].process.pid, *(process.pid for process in servers[0].descendants)}
+    assert owners & tree, owners
     return servers[0]
