@@ -146,6 +146,10 @@ def _judge(
     if not alive or process is None or process.is_dead_zombie:
         if same_boot and _is_older(table, launch):
             return
+        if same_boot and process is None and table.hides_others:
+            why = "other users' processes are hidden from the panel's login there (/proc is mounted with hidepid)"
+            _set(launch.deployment, host, ServiceState.UNKNOWN, f"Whether it runs cannot be seen on {host}: {why}.")
+            return
         why = "the host has booted" if not same_boot else "its process is gone"
         serving = Launch.objects.filter(_held(host), pk=launch.pk, state__in=RUNS)
         idle = serving.exclude(deployment__jobs__state__in=ACTIVE)

@@ -92,7 +92,7 @@ def survivors(facts: HostFacts, stopped: Stopped | None) -> tuple[int, ...] | No
     found, table = [], facts.processes.by_pid
     for pid, start in record.processes:
         process = table.get(pid)
-        if process is None and 1 not in table and not _is_own(facts, record):
+        if process is None and facts.processes.hides_others and not _is_own(facts, record):
             return None  # /proc may hide it from this login
         if process is not None and process.start_time == start and not process.is_dead_zombie:
             found.append(pid)

@@ -31,6 +31,8 @@ def joined(out: Plan, new: Plan, *, old: str, comes: str) -> Plan:
         "sections": [*_named(out.data["sections"], old), *_named(new.data["sections"], comes)],
         "stops": out.data["stops"],
         "co_tenants": _both(out.data["co_tenants"], new.data["co_tenants"]),
+        "co_tenants_old": out.data["co_tenants"],
+        "co_tenants_new": new.data["co_tenants"],
         "warnings": warnings,
         "blocked": any(warning["blocks"] for warning in warnings),
         "way_back": out.data["way_back"],

@@ -44,9 +44,11 @@ class Planned:
     rows: tuple[Mapping[str, Any], ...] = ()
 
     @classmethod
-    def of(cls, plan: Mapping[str, Any] | None) -> Planned:
-        """From a plan's data."""
-        return cls(tuple((plan or {}).get("co_tenants", ())))
+    def of(cls, plan: Mapping[str, Any] | None, *, way_back: bool = False) -> Planned:
+        """From a plan's data. Of a replacement: those of the new server, or on the way back those of the old one."""
+        told = plan or {}
+        part = told.get("co_tenants_old" if way_back else "co_tenants_new")
+        return cls(tuple(told.get("co_tenants", ()) if part is None else part))
 
     def covers(self, holder: HolderSeen, *, inside: bool) -> bool:
         """Is this holder one of them? ``inside``: it was seen from its container, the plan's from the node."""

@@ -116,7 +116,8 @@ read_cards() {
     timeout -k 2 10 nvidia-smi --query-gpu=uuid,memory.used,memory.free,index --format=csv,noheader,nounits 2>&1 9>&-
 }
 
-CARDS_PATIENCE=5
+# Longer than the probe's own question may take: whoever looks on must not keep a launch from being made.
+CARDS_PATIENCE=13
 if [ -n "$LIMITS$NEEDS$MUSTS" ]; then
     READING=$(read_cards)
     for WORD in $LIMITS; do

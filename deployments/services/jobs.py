@@ -20,6 +20,7 @@ from controlpanel.templatetags.words import duration
 from deployments import tasks
 from deployments.lifecycle import GO_BACK, GateKind, JobKind, JobState
 from deployments.models import CardClaim, Deployment, Gate, Job, JobStep, Placement, PortClaim, Revision
+from deployments.policy import why_not_answer
 from deployments.services.targets import check_replacement, check_target, refuse_released
 from deployments.steps.recipes import RECIPES
 
@@ -224,20 +225,6 @@ def move(job: Job, choice: str, *, by: str) -> bool:
             **approved,
         )
     )
-
-
-def why_not_answer(job: Job, action: Action, actor: User) -> str:
-    """Why this person may not give an answer that needs ``action``; empty when they may.
-
-    Who may approve may also say no. The deployment's policy decides whether the requester may approve or confirm;
-    no policy means no.
-    """
-    if not may(actor, action) and not (action == Action.ASK and may(actor, Action.APPROVE)):
-        return f"This needs a role that may {action.replace('_', ' ')}."
-    own = job.requested_by_id == actor.pk and action in (Action.APPROVE, Action.CONFIRM_KILL)
-    if own and (job.deployment is None or not all(one.requester_may_approve for one in job.subjects)):
-        return "Somebody else must decide: this deployment's policy does not let the requester do it."
-    return ""
 
 
 def cancel_job(job: Job, *, actor: User, address: str) -> None:

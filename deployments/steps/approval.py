@@ -8,6 +8,7 @@ from django.utils import timezone
 
 from controlpanel.access import Action, may
 from deployments.models import Gate
+from deployments.policy import why_not_answer
 from deployments.steps.base import StepContext
 
 
@@ -31,7 +32,12 @@ def why_it_does_not_count(ctx: StepContext, gate: Gate) -> str:
         return f"The answer of {gate.answered_by_name} is too old to be used: it does not count."
     action = next((choice["action"] for choice in gate.choices if choice["key"] == gate.answer), Action.APPROVE)
     person = gate.answered_by
-    # Who may approve may also say no, as when the answer was given.
-    if may(person, Action(action)) or (action == Action.ASK and may(person, Action.APPROVE)):
+    if person is None:
+        stands = False
+    elif gate.standing is not None:  # a right of its own: that of the requester is not asked
+        stands = may(person, Action(action))
+    else:
+        stands = not why_not_answer(ctx.job, Action(action), person)
+    if stands:
         return ""
     return f"{gate.answered_by_name} may not decide this any more: the answer does not count."

@@ -28,6 +28,7 @@ from hosts.transport.base import TransportError
 
 TIMEOUT_SECONDS = 45.0
 FRESH = timedelta(seconds=10)
+MOST_REFUSALS = 3
 
 
 def launch(ctx: StepContext) -> None:
@@ -213,7 +214,7 @@ def _settle(ctx: StepContext, row: Launch, said: list[Said]) -> None:
             case "abandoned":
                 _give_up(ctx, row, "This launch was given up by another worker.", hint="Start again.")
             case "notfree" | "notenough" | "unmeasured":
-                _back_to_verify(ctx, _not_free(line))
+                _back_to_verify(ctx, _not_free(line), refused=True)
                 return
     words = {line.word for line in said}
     if "exit" in words and "record" not in words:
@@ -261,15 +262,22 @@ def _not_free(line: Said) -> str:
     return f"The cards could not be measured just before the launch ({line.text})."
 
 
-def _back_to_verify(ctx: StepContext, why: str) -> None:
-    """The verdict does not hold any more: nothing was started, look again."""
+def _back_to_verify(ctx: StepContext, why: str, *, refused: bool = False) -> None:
+    """The verdict does not hold any more: nothing was started, look again.
+
+    ``refused``: the host has said so at the launch itself. Where it says so again and again though every look finds the
+    cards free, looking goes round without end: a person is asked.
+    """
     ctx.say(f"Not started. {why} Looking again.")
     with ctx.writing():
         again = {"state": StepState.PENDING, "ended_at": None}
         verified = ctx.verified
-        agreed = {"co_tenants": verified.data["co_tenants"]} if "co_tenants" in verified.data else {}
-        JobStep.objects.filter(pk=verified.pk).update(data=agreed, **again)
-        JobStep.objects.filter(pk=ctx.step.pk).update(**again)
+        kept = {"co_tenants": verified.data["co_tenants"]} if "co_tenants" in verified.data else {}
+        refusals = ctx.step.data.get("refusals", 0) + (1 if refused else 0)
+        if refused and refusals >= MOST_REFUSALS:
+            kept["doubt"] = f"The launch was refused on the host {refusals} times. {why}"
+        JobStep.objects.filter(pk=verified.pk).update(data=kept, **again)
+        JobStep.objects.filter(pk=ctx.step.pk).update(data={**ctx.step.data, "refusals": refusals}, **again)
 
 
 def _adopt(ctx: StepContext, row: Launch, said: list[Said]) -> None:

@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from deployments.decisions.kill_offer import NO_BOOT
 from deployments.decisions.stop_ladder import Record
-from deployments.decisions.verify import CardSeen, NotFree, Round, Unmeasured, Verdict
+from deployments.decisions.verify import CardSeen, Free, NotFree, Round, Unmeasured, Verdict
 from deployments.lifecycle import EffectKind, GateKind, JobKind, ServiceState, StepName
 from deployments.models import Deployment, Gate
 from deployments.plan.collect import (
@@ -37,7 +37,7 @@ HEAD = ["Process", "User", "Command", "Holds", "GPU memory", "Since"]
 def planned_of(ctx: StepContext) -> Planned:
     """The co-tenants that a person has agreed to: those of the plan, or others at this step's question."""
     accepted = ctx.step.data.get("co_tenants")
-    return Planned.of(ctx.job.plan) if accepted is None else Planned(tuple(accepted))
+    return Planned.of(ctx.job.plan, way_back=ctx.step.way_back) if accepted is None else Planned(tuple(accepted))
 
 
 def ask(ctx: StepContext, verdict: Verdict, seen: Round, boot_id: str, *, record: Record | None) -> GateOpened:
@@ -55,6 +55,7 @@ def ask(ctx: StepContext, verdict: Verdict, seen: Round, boot_id: str, *, record
     strangers = [[holder.pid, holder.start_time] for holder in again.killable]
     left = [[each.process.pid, each.process.start_time] for each in (again.left if boot_id else ())]
     ctx.remember(
+        named=_named(seen, again),
         strangers=strangers,
         strangers_boot=boot_id,
         strangers_space=again.pid_namespace,
@@ -231,14 +232,38 @@ def carry_out(ctx: StepContext, answer: Gate) -> None:
     if answer.answer == "accept":
         ctx.remember(co_tenants=ctx.step.data["found"] or [])
         ctx.say(f"{answer.answered_by_name} agreed to these co-tenants: {_names(ctx.step.data['co_tenants'])}.")
-    if answer.answer == "anyway":
-        boot_id = ctx.step.data.get("strangers_boot", "")
-        ctx.remember(forced=True, boot_id=boot_id, verified_at=timezone.now().isoformat())
-        ctx.finish(f"{answer.answered_by_name} decided to launch anyway: {answer.comment}")
     if answer.answer == "kill":
         _kill(ctx, answer, ctx.step.data.get("strangers", []), EffectKind.KILL_STRANGERS)
     if answer.answer == "kill_left":
         _kill(ctx, answer, ctx.step.data.get("left", []), EffectKind.SIGNAL_KILL)
+
+
+def launch_anyway(
+    ctx: StepContext, answer: Gate, verdict: Verdict, seen: Round, boot_id: str, *, record: Record | None
+) -> None:
+    """A person takes the risk that the question has named, and no other: it may be hours old.
+
+    ``verdict`` and ``seen``: a look of now. Raises GateOpened, asking anew, where a server is there or may be, somebody
+    holds a card who was not named, or it cannot fit any more.
+    """
+    again = SecondLook()
+    if not isinstance(verdict, Free | Unmeasured):
+        again = second_look(ctx, seen.holders or (), planned_of(ctx), record, boot_id)
+    if not isinstance(verdict, Free):
+        before = {tuple(one) for one in ctx.step.data.get("named", [])}
+        alive = again.spared.back or again.left or seen.survivors != ()
+        newcomers = [one for one in _named(seen, again) if tuple(one) not in before]
+        if alive or newcomers or _too_full(ctx, seen):
+            ctx.say(f"{answer.answered_by_name} decided to launch anyway, but it is not as it was: this is asked anew.")
+            raise ask(ctx, verdict, seen, boot_id, record=record)
+    ctx.remember(forced=True, boot_id=boot_id, verified_at=timezone.now().isoformat())
+    ctx.finish(f"{answer.answered_by_name} decided to launch anyway: {answer.comment}")
+
+
+def _named(seen: Round, again: SecondLook) -> list[list[int]]:
+    """Those that the question names, by pid and start time: of either look, each in its own numbers."""
+    holders = dict.fromkeys((holder.pid, holder.start_time) for holder in (*(seen.holders or ()), *again.named))
+    return [list(who) for who in holders]
 
 
 def _processes(pids: Iterable[int]) -> str:

@@ -111,7 +111,7 @@ def ask_for_approval(ctx: StepContext, made: Plan, *, title: str, changed: list[
             },
         ],
         plan_hash=made.hash,
-        expires_in=timedelta(minutes=ctx.deployment.approval_minutes),
+        expires_in=timedelta(minutes=min(one.approval_minutes for one in ctx.job.subjects)),
         plan=ctx.log.hide_in(made.data),
         previous_revision=launch.revision if launch is not None else None,
     )

@@ -36,6 +36,8 @@ class SecondLook:
     """
 
     rows: list[list[Any]] = field(default_factory=list)
+    named: tuple[HolderSeen, ...] = ()
+    """Who holds the cards, as the question names them; ``killable``: of these, in the host's own numbers."""
     killable: tuple[HolderSeen, ...] = ()
     found: list[dict[str, Any]] | None = None
     spared: Spared = field(default_factory=Spared)
@@ -89,7 +91,19 @@ def second_look(
     daemons = held.daemons if isinstance(held, Held) else ()
     behind = container_behind(ctx, facts, ctx.deployment.port)
     space = "" if isinstance(facts.host, Unknown) else facts.host.pid_namespace
-    return SecondLook(rows, offer.killable, found, spared, offer.why_not, left, behind, nobody_holds, daemons, space)
+    return SecondLook(
+        rows=rows,
+        named=offer.named,
+        killable=offer.killable,
+        found=found,
+        spared=spared,
+        why_not=offer.why_not,
+        left=left,
+        behind_port=behind,
+        nobody_holds=nobody_holds,
+        daemons=daemons,
+        pid_namespace=space,
+    )
 
 
 def _look(ctx: StepContext) -> HostFacts:

@@ -51,6 +51,8 @@ SECTIONS = ("host", "memory", "procs", "fds", "listeners", "port", "markers", *A
 EVERY_SECONDS = 0.2
 EAGER_SECONDS = 0.005
 """Pause between two looks: at first as fast as the host allows, then five times a second."""
+AT_ONCE = VerifyPolicy(0, 0, 0)
+"""One look, and nothing is waited for."""
 RETURN_SECONDS = 3.0
 """How long a server that something may start again must stay away: loops start it at once, or after a second or two."""
 
@@ -62,21 +64,25 @@ def verify(ctx: StepContext) -> None:
     )  # used up here: what was decided on other facts does not count for a new plan
     if ctx.job.kind == JobKind.START and not (ctx.job.touched and ctx.step.data):
         approve_anew_if_stale(ctx)
+    anyway = None
     if answer is not None and answer.answer != "again" and answer_stands(ctx, answer):
+        anyway = answer if answer.answer == "anyway" else None
         not_free.carry_out(ctx, answer)
-        if answer.answer in ("anyway", "leave"):
-            return
     record = _record(ctx)
     planned = not_free.planned_of(ctx)
-    looked = _look(ctx, record, planned)
+    looked = _look(ctx, record, planned, AT_ONCE if anyway is not None else _policy(ctx))
     last, verdict, boot_id = looked.last, looked.verdict, looked.boot_id
     if isinstance(verdict, Free):
-        on_node = _on_node(ctx, looked, planned)
-        if isinstance(on_node, NotFree | Unmeasured):
-            raise not_free.ask(ctx, on_node, last, boot_id, record=record)
+        verdict = _on_node(ctx, looked, planned) or verdict
+    doubt = ctx.step.data.get("doubt", "")
+    if isinstance(verdict, Free) and doubt and answer is None:
+        verdict = Unmeasured((doubt,))
+    if anyway is not None and (doubt or not isinstance(verdict, Free)):
+        not_free.launch_anyway(ctx, anyway, verdict, last, boot_id, record=record)
+    elif isinstance(verdict, Free):
         _free(ctx, last, boot_id)
-        return
-    raise not_free.ask(ctx, verdict, last, boot_id, record=record)
+    else:
+        raise not_free.ask(ctx, verdict, last, boot_id, record=record)
 
 
 def _record(ctx: StepContext) -> Record | None:
@@ -117,7 +123,7 @@ class Looked:
     boot_id: str
 
 
-def _look(ctx: StepContext, record: Record | None, planned: Planned) -> Looked:
+def _look(ctx: StepContext, record: Record | None, planned: Planned, policy: VerifyPolicy) -> Looked:
     """Rounds until there is a verdict. The last round is shown as checks whenever it says something new."""
     cards, others_on, launches = cards_of(ctx), others_of(ctx), launches_of_others(ctx)
     stopped = stopped_of(ctx, record)
@@ -127,7 +133,7 @@ def _look(ctx: StepContext, record: Record | None, planned: Planned) -> Looked:
     more: list[Check] = []
     unusable: tuple[str, ...] = ()
     began: float | None = None
-    policy, pace, patience = _policy(ctx), Pace(), Patience()
+    pace, patience = Pace(), Patience()
     seconds = int(max(policy.stuck_seconds, policy.memory_seconds, policy.port_seconds)) + 30
     with ctx.link() as transport:
         for facts in watch(

@@ -102,6 +102,11 @@ class ProcessTable:
 
     by_pid: Mapping[int, Process] = field(default_factory=lambda: MappingProxyType({}))
 
+    @property
+    def hides_others(self) -> bool:
+        """Other users' processes are not shown to the asker (``hidepid``): not even the first one."""
+        return 1 not in self.by_pid
+
     def tree(self, pid: int) -> tuple[Process, ...]:
         """The process and all its descendants, parents first; empty when it is gone."""
         children: dict[int, list[Process]] = {}

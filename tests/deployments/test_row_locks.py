@@ -13,7 +13,7 @@ from django.test.utils import CaptureQueriesContext
 
 from deployments import services
 from deployments.joblog import JobLog
-from deployments.lifecycle import JobKind, JobState
+from deployments.lifecycle import JobKind, JobState, ServiceState
 from deployments.models import Deployment, Job
 from deployments.models.job import Claim
 from deployments.services.jobs import store_job
@@ -35,7 +35,7 @@ def locks(work: Callable[[], object]) -> list[tuple[str, str]]:
 def pair() -> tuple[Deployment, Deployment]:
     host = make_host()
     cards = [make_gpu(host, index=index, uuid=f"GPU-{index}") for index in range(2)]
-    first, second = (make_deployment(host=host, gpus=[card], name=f"d{card.index}") for card in cards)
+    first, second = (make_deployment(host=host, gpus=cards[:1], name=f"d{card.index}") for card in cards)
     return (first, second) if first.pk < second.pk else (second, first)
 
 
@@ -59,6 +59,7 @@ def test_the_jobs_row_is_locked_before_those_of_its_deployments(pair: tuple[Depl
 @pytest.mark.parametrize("turned", [False, True])
 def test_two_deployments_are_locked_by_their_key(pair: tuple[Deployment, Deployment], turned: bool) -> None:
     old, new = reversed(pair) if turned else pair
+    Deployment.objects.filter(pk=new.pk).update(state=ServiceState.STOPPED)
     job = Job(kind=JobKind.REPLACE, replaces=old, requested_by_name="ana", revision=new.revision)
     locked = locks(lambda: store_job(job, new, given={}, actor=None, address=""))
     assert [condition.rsplit(maxsplit=1)[-1] for _, condition in locked] == [str(one.pk) for one in pair]

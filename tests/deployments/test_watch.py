@@ -211,7 +211,7 @@ def test_who_holds_the_cards_meanwhile_is_named(stopped: Deployment) -> None:
 
 
 def test_who_may_hold_them_is_no_news(stopped: Deployment) -> None:
-    partner = make_deployment()
+    partner = make_deployment(host=stopped.placement.host)
     launch = make_launch(partner)
     machine = busy(replace(LATE, uid=0, cards=(1,), log=str(launch.pk)))
     assert f"of deployment {partner}" in seen(stopped, machine)[1]
@@ -284,3 +284,16 @@ def test_a_crash_stays_one_when_contact_was_lost_meanwhile(serving: Deployment) 
     DeploymentWatcher().lost(held(serving), "no answer")
     make_job(serving, state="succeeded")
     assert seen(serving, gone)[0] == ServiceState.STOPPED
+
+
+def test_a_server_that_is_hidden_from_the_login_has_not_crashed() -> None:
+    """/proc is mounted with hidepid, and the server is another user's: what cannot be seen is unknown."""
+    deployment = make_deployment(state=ServiceState.SERVING)
+    make_launch(deployment, pid=100, start_time=1000, boot_id=BOOT)
+    machine = serving_machine()
+    machine.login, machine.procs = 1000, {}
+    machine.broken = {"procs": machine._stat(Proc(4_000_000, LOOK, "sh"))}
+    DeploymentWatcher().saw(held(deployment), machine.facts())
+    deployment.refresh_from_db()
+    assert (deployment.state, Launch.objects.get().state) == (ServiceState.UNKNOWN, LaunchState.SERVING)
+    assert "hidepid" in deployment.state_detail
