@@ -29,17 +29,20 @@ CLAIMED = timedelta(minutes=2)
 
 def note_and_ring() -> None:
     """Write down what is new for each address, and ring for what is due. Safe to run many times at once."""
+    told: dict[int, list[dict[str, Any]]] = {}
     for address in NoticeAddress.objects.select_related("user", "deployment"):
         if may(address.user, Action.LOOK):
-            note(address)
+            if address.user_id not in told:
+                told[address.user_id] = attention(address.user)
+            note(address, told[address.user_id])
     for pk in Notice.objects.filter(due_at__lt=Now()).values_list("pk", flat=True):
         tasks.ring_notice(pk)
     Notice.objects.filter(Q(due_at=None), made_at__lt=timezone.now() - KEPT).delete()
 
 
-def note(address: NoticeAddress) -> None:
-    """What has come since the address is known and was not told yet."""
-    found = [item for item in attention(address.user) if _is_meant(address, item)]
+def note(address: NoticeAddress, items: list[dict[str, Any]]) -> None:
+    """What has come since the address is known and was not told yet. ``items``: its user's attention."""
+    found = [item for item in items if _is_meant(address, item)]
     known = set(Notice.objects.filter(address=address).values_list("key", flat=True)) if found else set()
     shown, now = ("key", "title", "text", "path"), timezone.now()
     fresh = [{name: item[name] for name in shown} for item in found if item["key"] not in known]

@@ -113,6 +113,8 @@ def update_deployment(
         deployment.save(update_fields=EDITABLE)
         Placement.objects.filter(pk=before.placement.pk).update(host=host, gpu_uuids=gpu_uuids)
         if wanted is not None:
+            if {one.pk for one in deployment.shares_with.all()} - {one.pk for one in locked}:
+                raise Refused(f"Somebody has just changed who shares cards with {deployment}.", hint="Try again.")
             _share(deployment, wanted, host=host, actor=actor, address=address)
         audit.record(
             "change deployment",

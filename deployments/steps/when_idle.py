@@ -27,7 +27,8 @@ def of_job(ctx: StepContext) -> StandingApproval | None:
     row = ctx.job.later.order_by("-pk").first()
     told = ctx.answer(GateKind.WHEN_IDLE)
     if told is not None and told.answer == "ask" and row is not None:
-        ctx.job.later.filter(ended_at=None).update(ended_at=timezone.now(), ended_by_name=told.answered_by_name)
+        with ctx.writing():
+            ctx.job.later.filter(ended_at=None).update(ended_at=timezone.now(), ended_by_name=told.answered_by_name)
         row.refresh_from_db()
     if row is None or row.ended_at is None:
         return row

@@ -8,7 +8,7 @@ from datetime import timedelta
 from functools import cached_property
 from typing import Any
 
-from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery
+from django.db.models import Exists, OuterRef, Prefetch, Q, QuerySet, Subquery
 from django.utils import timezone
 
 from deployments.compared import comparable, differing, found_settings, in_words
@@ -219,7 +219,12 @@ def _cards() -> dict[tuple[int, str], Gpu]:
 
 def jobs_now() -> QuerySet[Job]:
     """The jobs that are at work, wait, or have lost contact."""
-    return Job.objects.filter(state__in=ACTIVE).prefetch_related("steps", "gates")
+    gates = Gate.objects.defer("evidence")  # of every page's strip nobody reads it
+    return (
+        Job.objects.filter(state__in=ACTIVE)
+        .defer("plan", "traceback")
+        .prefetch_related("steps", Prefetch("gates", gates))
+    )
 
 
 def _newest(jobs: QuerySet[Job], deployments: Iterable[int] | None = None) -> dict[int, int]:
