@@ -1,6 +1,7 @@
 """The arithmetic of a benchmark: from the moments of single answers to tokens per second and their spread. PURE.
 
-tokens per second   all tokens of a level / seconds from its first request to the end of its last answer
+tokens per second   all tokens of a level / seconds from its first request to the end of its last answer, without what
+                    its places have waited for their connections: 30 ms each into a container, which is not the server's
 of one request      tokens / seconds from the request to the end of its answer
 first token         seconds from the request to the first piece that brings text
 between tokens      seconds from the first to the last piece / tokens that came after the first piece
@@ -24,6 +25,7 @@ class Sample:
     """One request, its moments in seconds of one clock. None: there was no such moment, or nobody told.
 
     ``first_tokens``: how many tokens had come with the first piece; speculative decoding brings several at once.
+    ``connecting``: seconds before ``sent`` in which its place had no connection, and so the server had less to do.
     """
 
     sent: float
@@ -34,6 +36,7 @@ class Sample:
     tokens: int | None = None
     acceptance: float | None = None
     error: str = ""
+    connecting: float = 0.0
 
     @property
     def rate(self) -> float | None:
@@ -105,6 +108,7 @@ def level(samples: Sequence[Sample], *, at_once: int, beside: int | None, accept
     good = [sample for sample in samples if not sample.error]
     errors = [sample.error for sample in samples if sample.error]
     seconds = max(sample.ended for sample in samples) - min(sample.sent for sample in samples) if samples else 0.0
+    at_work = seconds - _connecting(samples, at_once=at_once)
     counts = [sample.tokens for sample in good]
     tokens = None if None in counts else sum(count or 0 for count in counts)
     told = spread(sample.acceptance for sample in good)
@@ -114,7 +118,7 @@ def level(samples: Sequence[Sample], *, at_once: int, beside: int | None, accept
         failed=len(errors),
         seconds=seconds,
         tokens=tokens,
-        tokens_per_second=tokens / seconds if tokens and seconds > 0 else None,
+        tokens_per_second=tokens / at_work if tokens and at_work > 0 else None,
         each=spread(sample.rate for sample in good),
         first=spread(sample.wait for sample in good),
         between=spread(sample.between for sample in good),
@@ -122,6 +126,15 @@ def level(samples: Sequence[Sample], *, at_once: int, beside: int | None, accept
         beside=beside,
         error=errors[0][:SHOWN_ERRORS] if errors else "",
     )
+
+
+def _connecting(samples: Sequence[Sample], *, at_once: int) -> float:
+    """Seconds of a level that went into connections, as an average of its places. Before its first request none do."""
+    if not samples:
+        return 0.0
+    began = min(sample.sent for sample in samples)
+    within = (min(sample.connecting, max(0.0, sample.sent - began)) for sample in samples)
+    return sum(within) / min(at_once, len(samples))
 
 
 def level_from(data: Mapping[str, Any]) -> Level:

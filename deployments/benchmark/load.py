@@ -36,6 +36,7 @@ def one(server: Server, request: HttpRequest, line: Line) -> Sample:
     tokens = first_tokens = None
     acceptance: float | None = None
     error, says = "", False
+    began = time.monotonic()
     try:
         for at, told in line.ask(request, key=server.key):
             piece = server.bench.read(told)
@@ -54,7 +55,7 @@ def one(server: Server, request: HttpRequest, line: Line) -> Sample:
     if not error and not says:
         error = BROKE_OFF
     sent = line.sent or ended
-    return Sample(sent, max(ended, sent), first, last, first_tokens, tokens, acceptance, error)
+    return Sample(sent, max(ended, sent), first, last, first_tokens, tokens, acceptance, error, max(0.0, sent - began))
 
 
 @dataclass

@@ -132,6 +132,8 @@ PASSED_ON |= {"tini", "dumb-init", "docker-init", "catatonit"}
 PARTS = ("vllm", "VLLM::", "sglang")
 """How the names of an engine's own processes begin: the first of several API servers has one as its parent."""
 MAX_ANCESTORS = 64
+LAUNCH_WRAPPER = re.compile(r"sh (/\S*/\.relaunch/[^/\s]+/[^/\s]+/launches/([0-9a-f-]{36}))/run \1(?: \S+)?")
+"""How a launch's wrapper is started (remote/start.sh), by whichever panel."""
 
 
 def find_manager(facts: HostFacts, serving: Serving) -> Manager | Unknown | None:
@@ -219,6 +221,14 @@ def waiting(above: Sequence[Process]) -> Manager | None:
     kind = ManagerKind.SHELL if left[0].comm in SHELLS else ManagerKind.PARENT
     place = f" in {terminal}" if terminal else ""
     return Manager(kind, f"{left[0].comm} (pid {left[0].pid}){place}", pid=left[0].pid)
+
+
+def launch_waited_for(command: str) -> str:
+    """The launch whose wrapper a shell of this command line is, of whichever panel: it starts its server once, and ends
+    with it. Empty for any other shell.
+    """
+    found = LAUNCH_WRAPPER.fullmatch(command.strip())
+    return found.group(2) if found else ""
 
 
 def _is_passed_on(comm: str) -> bool:

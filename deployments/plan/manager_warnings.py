@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from deployments.plan.inputs import PlanInput
-from deployments.plan.manager import Manager, ManagerKind
+from deployments.plan.manager import Manager, ManagerKind, launch_waited_for
 from deployments.plan.warnings import Cure, warning
 from hosts.probe.processes import Process
 
@@ -24,8 +24,10 @@ def managed_warnings(
 
     ``stays``: the manager looks after the new server too, or was made by us for the old one alone.
     """
-    if manager is None or not asked.stops:
+    if not asked.stops:
         return []
+    if manager is None:
+        return _of_another_panel(asked)
     if manager.kind == ManagerKind.SCHEDULER:
         return [
             warning(
@@ -48,6 +50,21 @@ def managed_warnings(
         return [_not_asked(asked, manager)]
     after = _after_the_stop(asked, manager, stays=stays)
     return [*_ended_too(manager, beside), *_slower_than_the_job(asked, manager), *after]
+
+
+def _of_another_panel(asked: PlanInput) -> list[dict[str, Any]]:
+    """Its wrapper starts nothing again, but the panel itself may, after what it takes for a crash."""
+    launch = launch_waited_for(asked.told.command)
+    if not launch or launch in asked.earlier or launch in asked.launches:
+        return []
+    return [
+        warning(
+            "The server was launched by another Relaunch panel, or for a deployment that is no longer here.",
+            "That panel takes its end for a crash, and starts it again where its policy says so.",
+            "Release it there first.",
+            asks=True,
+        )
+    ]
 
 
 def _not_asked(asked: PlanInput, manager: Manager) -> dict[str, Any]:

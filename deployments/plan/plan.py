@@ -20,7 +20,7 @@ from deployments.plan.fitting import Fit
 from deployments.plan.health import cards_usable
 from deployments.plan.inputs import HOME, PlanInput, Recipe
 from deployments.plan.loading import find_loading
-from deployments.plan.manager import Manager, ManagerKind, beside, find_manager
+from deployments.plan.manager import Manager, ManagerKind, beside, find_manager, launch_waited_for
 from deployments.plan.manager_warnings import managed_warnings
 from deployments.plan.marks import launch_of
 from deployments.plan.page import (
@@ -202,7 +202,8 @@ def _is_others(asked: PlanInput, root: Process) -> bool:
 
 def _manager(asked: PlanInput, serving: Serving) -> Manager | None:
     """What restarts the server. Nobody restarts one of our own launch: the shell above it is our wrapper, and the unit
-    around it is that of the login, or of the panel itself, unless it is the one by which we have started it."""
+    around it is that of the login, or of the panel itself, unless it is the one by which we have started it. Nor does
+    the wrapper of another panel's launch, or of one of ours that was let go and taken back."""
     manager = find_manager(asked.facts, serving)
     if isinstance(manager, Unknown):
         raise CannotPlan(f"What manages the server could not be seen: {manager.reason}")
@@ -211,6 +212,8 @@ def _manager(asked: PlanInput, serving: Serving) -> Manager | None:
     launched = serving.is_launched and asked.launch is not None and not asked.launch.adopted
     ours = launched and manager.kind in (ManagerKind.SHELL, ManagerKind.PARENT, ManagerKind.UNIT)
     if ours and not is_started_by(asked.launch, manager):
+        return None
+    if manager.kind == ManagerKind.SHELL and launch_waited_for(asked.told.command):
         return None
     return replace(manager, told=asked.told)
 

@@ -52,9 +52,8 @@ def _both(old: list[Any], new: list[Any]) -> list[Any]:
 
 
 def _warnings(out: Plan, new: Plan, *, old: str, comes: str) -> list[dict[str, Any]]:
-    """Each once, those that block first; that nothing serves is one of them."""
-    # What is mended on a page of the old one's has no link: those of the job's page lead to the new one's.
-    of_the_stop = [row if row["cure"] == Cure.HOST else {**row, "cure": ""} for row in out.data["warnings"]]
+    """Each once, those that block first; that nothing serves is one of them. ``of``: whose pages it is mended on."""
+    of_the_stop = [{**row, "of": old} for row in out.data["warnings"]]
     found = [*of_the_stop, *new.data["warnings"]]
     if not out.serving.processes:
         found.append(
@@ -63,6 +62,7 @@ def _warnings(out: Plan, new: Plan, *, old: str, comes: str) -> list[dict[str, A
                 "A replacement stops one server and starts another.",
                 f"Start {comes} instead.",
                 blocks=True,
+                cure=Cure.START,
             )
         )
     once = {row["text"]: row for row in found}

@@ -31,6 +31,7 @@ class Cure(StrEnum):
     SECRETS = "secrets"
     HOST = "host"
     RESTART = "restart"
+    START = "start"
 
 
 def warning(

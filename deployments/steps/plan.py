@@ -67,7 +67,7 @@ def _refuse_if_blocked(ctx: StepContext, made: Plan) -> None:
     """Raises StepFailed with what stands in the way of the plan; where that is mended is kept for the job's page."""
     reasons = [warning for warning in made.data["warnings"] if warning["blocks"]]
     if reasons:
-        ctx.remember(cure=reasons[0]["cure"])
+        ctx.remember(cure=reasons[0]["cure"], of=reasons[0].get("of", ""))
         todos = dict.fromkeys(warning["todo"] for warning in reasons if warning["todo"])
         raise StepFailed(" ".join(warning["text"] for warning in reasons), hint=" ".join(todos))
 

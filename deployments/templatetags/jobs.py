@@ -57,6 +57,6 @@ def spent(of: Job | JobStep) -> dict[str, str]:
 
 
 @register.simple_tag(takes_context=True)
-def cure(context: template.Context, job: Job, which: str) -> CurePage | None:
-    """The page on which the reader does what a warning of its plan says."""
-    return cure_page(job, which, context["may"])
+def cure(context: template.Context, job: Job, which: str, of: str = "") -> CurePage | None:
+    """The page on which the reader does what a warning of its plan says, ``of`` that deployment of a replacement."""
+    return cure_page(job, which, context["may"], of=of)

@@ -20,16 +20,22 @@ class CurePage:
     icon: str
 
 
-def cure_page(job: Job, cure: str, may: Permissions) -> CurePage | None:
-    """Where the reader does what a warning of ``job``'s plan says; None where no page helps, or not this reader."""
-    deployment = job.deployment
+def cure_page(job: Job, cure: str, may: Permissions, *, of: str = "") -> CurePage | None:
+    """Where the reader does what a warning of ``job``'s plan says; None where no page helps, or not this reader.
+
+    ``of``: the name of the deployment that a replacement stops, where the warning is about that one.
+    """
+    deployment, revision, whose = job.deployment, job.revision, ""
+    if of:
+        deployment = next((one for one in job.subjects if one.name == of), None)
+        revision, whose = deployment.revision if deployment is not None else None, f" of {of}"
     if deployment is None:
         return None
     match cure:
-        case Cure.FLAGS if job.revision is not None and may["edit_profile"]:
-            url = reverse("deployments:revise", args=[job.revision.profile_id])
-            query = f"?from={job.revision.number}&plan={deployment.pk}"
-            return CurePage(url + query, "Edit the flags…", "pencil")
+        case Cure.FLAGS if revision is not None and may["edit_profile"]:
+            url = reverse("deployments:revise", args=[revision.profile_id])
+            query = f"?from={revision.number}&plan={deployment.pk}"
+            return CurePage(url + query, f"Edit the flags{whose}…", "pencil")
         case Cure.SETTINGS if may["edit_deployment"]:
             url = reverse("deployments:deployment_edit", args=[deployment.pk])
             return CurePage(url, f"Edit {deployment}…", "pencil")
@@ -38,6 +44,9 @@ def cure_page(job: Job, cure: str, may: Permissions) -> CurePage | None:
         case Cure.RESTART if may["ask"]:
             url = reverse("deployments:plan_restart", args=[deployment.pk])
             return CurePage(url, "Plan a restart…", "rotate-clockwise")
+        case Cure.START if may["ask"]:
+            url = reverse("deployments:plan_start", args=[deployment.pk])
+            return CurePage(url, f"Plan a start of {deployment}…", "player-play")
         case Cure.HOST if deployment.place is not None:
             host = deployment.place.host
             return CurePage(reverse("hosts:host", args=[host.pk]), f"Look at {host}", "server-2")

@@ -28,7 +28,7 @@ def outcome(job: Job) -> dict[str, Any]:
     failed = job.state in FAILED and not left
     deployment = job.deployment
     proven = deployment.proven_revision if deployment else None
-    cure = _cure(job) if failed else ""
+    cure, cure_of = _cure(job) if failed else ("", "")
     return {
         "launch": launch,
         "starting": starting(job, launch),
@@ -39,6 +39,7 @@ def outcome(job: Job) -> dict[str, Any]:
         "diagnosis_link": _line_link(job),
         "proven": proven,
         "cure": cure,
+        "cure_of": cure_of,
         "look_first": _host_to_look_at(job) if failed and cure in ("", Cure.HOST) else None,
         "plan_again": _plan_again(job),
         "missed": not job.is_active and job.state != JobState.SUCCEEDED,
@@ -63,10 +64,13 @@ def _asks_whether_to_go_back(job: Job) -> bool:
     return any(gate.kind == GateKind.WAY_BACK and gate.answered_at is None for gate in job.gates.all())
 
 
-def _cure(job: Job) -> str:
-    """On which page that is mended which stood in the way of the plan (plan/warnings.py); empty where no link helps."""
+def _cure(job: Job) -> tuple[str, str]:
+    """On which page that is mended which stood in the way of the plan (plan/warnings.py), and of which deployment where
+    it is not the job's own; empty where no link helps.
+    """
     step = next((step for step in job.steps.all() if step.state == StepState.FAILED), None)
-    return str(step.data.get("cure", "")) if step is not None else ""
+    data = step.data if step is not None else {}
+    return str(data.get("cure", "")), str(data.get("of", ""))
 
 
 def _host_to_look_at(job: Job) -> Host | None:

@@ -7,10 +7,11 @@ from collections.abc import Callable
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
+from django.utils import timezone
 from django.utils.html import escape
 
 from controlpanel.access import Permissions
-from deployments.lifecycle import JobState, StepState
+from deployments.lifecycle import JobKind, JobState, StepState
 from deployments.models import Job
 from deployments.plan.warnings import Cure, warning
 from deployments.views.cures import cure_page
@@ -29,6 +30,7 @@ def paths_of(job: Job) -> dict[Cure, str]:
         Cure.SECRETS: f"{own}secrets/",
         Cure.HOST: f"/hosts/{job.deployment.placement.host_id}/",
         Cure.RESTART: f"{own}restart/",
+        Cure.START: f"{own}start/",
     }
 
 
@@ -63,3 +65,33 @@ def test_a_plan_that_was_refused_has_it_as_its_first_button(
     page = client_of(administrator).get(f"/jobs/{job.pk}/").content.decode()
     first = escape(paths_of(job)[cure or Cure.HOST])
     assert f'btn-primary" href="{first}"' in page and page.count("btn-primary") == 1
+
+
+@pytest.mark.parametrize("cure", [Cure.FLAGS, Cure.SETTINGS, Cure.SECRETS])
+def test_what_a_replacement_warns_of_the_one_that_goes_leads_to_its_pages(
+    client_of: Callable[[User], Client], administrator: User, cure: Cure
+) -> None:
+    old = make_deployment()
+    job = make_job(make_deployment(), kind=JobKind.REPLACE, at_step=0, state=JobState.WAITING, replaces=old)
+    row = warning("Of the old one.", "", "Do something.", cure=cure) | {"of": old.name}
+    Job.objects.filter(pk=job.pk).update(plan={"warnings": [row], "replaces": {"old": old.name}})
+    gate = make_gate(job)
+    assert old.revision is not None
+    theirs = {
+        Cure.FLAGS: f"/profiles/{old.revision.profile_id}/revise/?from={old.revision.number}&plan={old.pk}",
+        Cure.SETTINGS: f"/deployments/{old.pk}/edit/",
+        Cure.SECRETS: f"/deployments/{old.pk}/secrets/",
+    }[cure]
+    client = client_of(administrator)
+    page = client.get(f"/jobs/{job.pk}/").content.decode()
+    assert page.count(escape(theirs)) == 1 and escape(paths_of(job)[cure]) not in page
+    gate.delete()
+    Job.objects.filter(pk=job.pk).update(state=JobState.FAILED, ended_at=timezone.now())
+    job.steps.filter(state=StepState.RUNNING).update(state=StepState.FAILED, data={"cure": cure, "of": old.name})
+    page = client.get(f"/jobs/{job.pk}/").content.decode()
+    assert f'btn-primary" href="{escape(theirs)}"' in page and page.count("btn-primary") == 1
+
+
+def test_a_warning_of_one_that_is_gone_has_no_link(administrator: User) -> None:
+    job = make_job(make_deployment())
+    assert cure_page(job, Cure.SETTINGS, Permissions(administrator), of="was deleted") is None

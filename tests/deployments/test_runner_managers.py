@@ -54,6 +54,16 @@ def test_a_shell_that_may_be_a_loop_is_asked_about_before_any_signal(
     assert 50 in story.host.machine.procs
 
 
+def test_the_wrapper_of_another_panels_launch_is_not_asked_about_but_its_panel_warned_of(adopted: Story) -> None:
+    directory = "/root/.relaunch/theirs/7/launches/65d33ad4-ded1-46d1-a7f5-a92fbb0766f0"
+    adopted.host.told["waiting"] = [f"command sh {directory}/run {directory} "]
+    adopted.request(JobKind.STOP)
+    adopted.approve()
+    assert adopted.work().state == JobState.SUCCEEDED, adopted.job.summary
+    texts = [row["text"] for row in (adopted.job.plan or {})["warnings"] if row["asks"]]
+    assert texts == ["The server was launched by another Relaunch panel, or for a deployment that is no longer here."]
+
+
 @pytest.mark.parametrize(
     ("more", "title"), [((), "also ends 1 other process."), ((61,), "also ends 2 other processes.")]
 )

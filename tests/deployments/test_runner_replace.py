@@ -11,8 +11,9 @@ from django.contrib.auth.models import User
 from django.db import IntegrityError
 
 from deployments import services
-from deployments.lifecycle import ENDS_SERVER, JobKind, JobState, LaunchState, ServiceState
+from deployments.lifecycle import ENDS_SERVER, JobKind, JobState, LaunchState, ServiceState, StepState
 from deployments.models import CardClaim, Deployment, Job, PortClaim
+from deployments.plan.warnings import Cure
 from deployments.services import Refused
 from hosts.models import Gpu
 from tests.deployments.machine import Proc
@@ -141,6 +142,15 @@ def test_nothing_serves_so_there_is_nothing_to_replace(replace: Callable[..., St
     story.host.machine.procs.clear()
     assert story.work().state == JobState.FAILED
     assert "there is nothing to replace" in story.job.summary and not story.job.touched
+
+
+def test_what_the_one_that_goes_lacks_is_mended_on_its_own_pages(replace: Callable[..., Story]) -> None:
+    story = replace(approve=False)
+    hook = {"how": "request", "method": "POST", "url": "http://router/out", "body": "{router key}"}
+    Deployment.objects.filter(pk=story.deployment.pk).update(hooks={"take out": hook})
+    assert story.work().state == JobState.FAILED and not story.job.touched
+    data = story.job.steps.get(state=StepState.FAILED).data
+    assert (data["cure"], data["of"]) == (Cure.SECRETS, story.deployment.name), story.job.summary
 
 
 def test_a_stranger_on_the_port_of_the_new_one_blocks(replace: Callable[..., Story]) -> None:

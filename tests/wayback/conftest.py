@@ -18,6 +18,7 @@ def _everywhere(fleet: Fleet, django_db_blocker: "pytest.FixtureRequest") -> Ite
         running.start("worker")
         story = Story.begin()
         story.add_host(fleet.host("gpu1"))
+        story.add_container(fleet.container(129))
         yield story
 
 
@@ -28,6 +29,7 @@ def story(_everywhere: Story, clean_fleet: Fleet) -> Iterator[Story]:
     end_jobs()
 
 
-@pytest.fixture
-def gpu1(story: Story) -> Place:
-    return story.places["gpu1"]
+@pytest.fixture(params=["gpu1", "llm-gpu"], ids=["ssh", "pct"])
+def place(request: pytest.FixtureRequest, story: Story) -> Place:
+    """A plain host, and then a container of a node."""
+    return story.places[request.param]

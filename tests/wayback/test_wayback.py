@@ -64,39 +64,39 @@ def serves_again(place: Place, deployment: Deployment, job: Job) -> None:
 
 
 @POINTS
-def test_ticked_the_old_revision_serves_again(story: Story, gpu1: Place, point: str) -> None:
+def test_ticked_the_old_revision_serves_again(story: Story, place: Place, point: str) -> None:
     failure = FAILURES[point]
-    deployment, new = prepared(story, gpu1, failure)
+    deployment, new = prepared(story, place, failure)
     job = failed(story, deployment, new, failure, way_back=True)
     story.wait_for_end(job)
-    serves_again(gpu1, deployment, job)
+    serves_again(place, deployment, job)
     steps = job.steps.filter(way_back=False, state="failed")
     assert failure.says in steps.get().summary, told(job)
     assert [step.state for step in job.steps.filter(way_back=True)] == ["done"] * 4
 
 
 @POINTS
-def test_unticked_a_person_decides(story: Story, gpu1: Place, point: str) -> None:
+def test_unticked_a_person_decides(story: Story, place: Place, point: str) -> None:
     failure = FAILURES[point]
-    deployment, new = prepared(story, gpu1, failure)
+    deployment, new = prepared(story, place, failure)
     job = failed(story, deployment, new, failure, way_back=False)
     if failure.asks:  # who has decided to stop it is not asked again
         story.wait_for(job, JobState.FAILED)
-        assert not gpu1.servers(deployment.port) and "is down" in job.summary
+        assert not place.servers(deployment.port) and "is down" in job.summary
         return
     gate = story.gate(job, "way back")
     assert failure.says in gate.text, told(job)
-    assert len(gpu1.servers(deployment.port)) == (1 if point == "broken completion" else 0)
+    assert len(place.servers(deployment.port)) == (1 if point == "broken completion" else 0)
     story.answer(gate, "back")
     story.wait_for_end(job)
-    serves_again(gpu1, deployment, job)
+    serves_again(place, deployment, job)
 
 
 @POINTS
-def test_a_way_back_that_fails_too_says_so_and_stops(story: Story, gpu1: Place, point: str) -> None:
+def test_a_way_back_that_fails_too_says_so_and_stops(story: Story, place: Place, point: str) -> None:
     failure = FAILURES[point]
-    deployment, new = prepared(story, gpu1, failure)
-    config = gpu1.machine.seen("/models/own/config.json")
+    deployment, new = prepared(story, place, failure)
+    config = place.machine.seen("/models/own/config.json")
     broken = json.loads(config.read_text())
     broken["lab"]["mode"] = "oom-load"
     config.write_text(json.dumps(broken))
@@ -104,6 +104,6 @@ def test_a_way_back_that_fails_too_says_so_and_stops(story: Story, gpu1: Place, 
     story.wait_for(job, JobState.FAILED)
     assert f"Starting {job.previous_revision} again failed too:" in job.summary, told(job)
     assert failure.says in job.summary and "is down" in job.summary
-    assert not gpu1.servers(deployment.port)
-    assert len(gpu1.starts(deployment.port)) == 3, "it is tried once"
+    assert not place.servers(deployment.port)
+    assert len(place.starts(deployment.port)) == 3, "it is tried once"
     assert deployment.live_launch is None

@@ -50,6 +50,14 @@ def test_a_level_counts_from_its_first_request_to_the_end_of_its_last_answer() -
     assert found.beside == 7 and found.disturbed
 
 
+@pytest.mark.parametrize(("at_once", "seconds"), [(1, 9 - 1.0), (2, 9 - 0.5)])
+def test_what_a_place_waits_for_its_connection_is_not_the_servers_time(at_once: int, seconds: float) -> None:
+    later = replace(ONE, sent=15.0, ended=19.0, first=15.5, last=18.5, connecting=1.0)
+    found = level([replace(ONE, connecting=5.0), later], at_once=at_once, beside=None)
+    assert found.seconds == pytest.approx(9.0)
+    assert found.tokens_per_second == pytest.approx(62 / seconds), "before the first request nothing was measured"
+
+
 def test_failed_requests_are_counted_and_give_no_figure() -> None:
     broken = Sample(sent=9.0, ended=20.0, error="status 503")
     found = level([ONE, broken], at_once=2, beside=None)

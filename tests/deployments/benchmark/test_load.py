@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -103,6 +103,24 @@ def test_so_many_at_once_and_each_is_timed() -> None:
         assert (sample.tokens, sample.first_tokens, sample.error) == (7, 2, "")
         assert sample.first is not None and sample.last is not None
         assert sample.sent <= sample.first <= sample.last <= sample.ended
+
+
+def test_a_connection_that_is_opened_between_two_requests_is_timed_apart() -> None:
+    port, took = Port(GOOD), list[float]()
+    port.waits.set()
+    work = load(port, at_once=1, requests=2)
+    open_tunnel = work.server.tunnels.open
+
+    def slowly(number: int, *, timeout: float) -> ByteTunnel:
+        began = time.monotonic()
+        threading.Event().wait(0.1)
+        took.append(time.monotonic() - began)
+        return open_tunnel(number, timeout=timeout)
+
+    work.server.tunnels.open = slowly  # type: ignore[method-assign]
+    work.server = replace(work.server, bench=replace(OPENAI, keeps_open=False))
+    first, second = work.run(no_tick)
+    assert first.connecting < took[0] and took[1] <= second.connecting, "the first is open before it begins"
 
 
 class Cancelled(Exception):

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from deployments.plan.manager import Manager, ManagerKind, beside, find_manager, scheduler_of
+from deployments.plan.manager import Manager, ManagerKind, beside, find_manager, launch_waited_for, scheduler_of
 from deployments.plan.manager_answers import Told, read_told
 from deployments.plan.serving import NOTHING, Serving
 from hosts.probe.facts import HostFacts
@@ -249,3 +249,23 @@ def test_a_program_above_the_server_has_work_of_its_own_and_a_wrapper_has_not(
 def test_a_node_of_a_scheduler_is_known_by_its_daemon(comm: str, name: str) -> None:
     assert scheduler_of(idle_machine().add(Proc(60, 60, comm)).facts()) == name
     assert scheduler_of(idle_machine().add(Proc(60, 60, comm, state="Z")).facts()) == ""
+
+
+LAUNCH = "65d33ad4-ded1-46d1-a7f5-a92fbb0766f0"
+LAUNCHES = "/home/llm/.relaunch/f4b06f0378a8/1/launches"
+
+
+@pytest.mark.parametrize(
+    ("command", "launch"),
+    [
+        (f"sh {LAUNCHES}/{LAUNCH}/run {LAUNCHES}/{LAUNCH}", LAUNCH),
+        (f"sh {LAUNCHES}/{LAUNCH}/run {LAUNCHES}/{LAUNCH} relaunch-{LAUNCH}.service ", LAUNCH),
+        (f"bash -c while true; do sh {LAUNCHES}/{LAUNCH}/run {LAUNCHES}/{LAUNCH}; done", ""),
+        (f"sh {LAUNCHES}/{LAUNCH}/run {LAUNCHES}/another", ""),
+        (f"sh /srv/launches/{LAUNCH}/run /srv/launches/{LAUNCH}", ""),
+        ("sh /root/serve.sh", ""),
+        ("", ""),
+    ],
+)
+def test_the_wrapper_of_a_launch_is_no_loop(command: str, launch: str) -> None:
+    assert launch_waited_for(command) == launch

@@ -10,6 +10,8 @@ import pytest
 from deployments.plan.inputs import Leaving, PlanInput
 from deployments.plan.plan import Plan, make_plan, what_changed, who_left
 from deployments.plan.replacing import joined
+from deployments.plan.warnings import Cure
+from deployments.traffic.hook import Hook, How
 from tests.deployments.machine import OTHER_BOOT, Machine, Proc, idle_machine, serving_machine
 from tests.deployments.plan.test_plan import asked
 
@@ -20,8 +22,8 @@ def part(machine: Machine, kind: str, **more: Any) -> PlanInput:
     return replace(asked(machine, kind=kind), **more)
 
 
-def planned(machine: Machine, *, port: int = 30000, **more: Any) -> Plan:
-    out = make_plan(part(machine, "replace", new=None, deployment=OLD, way_back=True))
+def planned(machine: Machine, *, port: int = 30000, of_old: dict[str, Any] | None = None, **more: Any) -> Plan:
+    out = make_plan(part(machine, "replace", new=None, deployment=OLD, way_back=True, **of_old or {}))
     new = part(machine, "start", deployment=NEW, port=port, launch=None, adopt=False, **more)
     leaving = Leaving(OLD, out.serving)
     return joined(out, make_plan(replace(new, leaving=leaving)), old=OLD, comes=NEW)
@@ -59,8 +61,20 @@ def test_who_else_is_in_the_way_is_said() -> None:
 
 
 def test_without_a_server_there_is_nothing_to_replace() -> None:
-    (text,) = texts(planned(idle_machine()), blocks=True)
+    plan = planned(idle_machine())
+    (text,) = texts(plan, blocks=True)
     assert text == "chat does not serve, so there is nothing to replace."
+    assert next(row for row in plan.data["warnings"] if row["blocks"])["cure"] == Cure.START
+
+
+def test_a_warning_says_of_which_of_the_two_it_is() -> None:
+    """Who goes has hooks with a key that nobody has set: its own pages mend that."""
+    hooks = (Hook(How.REQUEST, method="POST", url="http://router/out", body="{router key}"),)
+    plan = planned(serving_machine(), of_old={"hooks": hooks})
+    (row,) = [row for row in plan.data["warnings"] if "no secret" in row["text"]]
+    assert (row["of"], row["cure"], row["blocks"]) == (OLD, Cure.SECRETS, True)
+    (row,) = [row for row in planned(serving_machine(), hooks=hooks).data["warnings"] if "no secret" in row["text"]]
+    assert (row.get("of", ""), row["cure"]) == ("", Cure.SECRETS)
 
 
 @pytest.mark.parametrize(
