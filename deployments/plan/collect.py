@@ -89,6 +89,7 @@ def _plan_of(
             rules=rules_of(ctx),
             launch=known_launch(launch or ctx.deployment.newest_launch),
             new=new,
+            newer=_newer_than(revision),
             proven=recipe_of(proven),
             previous=str(launch.revision) if launch is not None and launch.revision is not None else None,
             way_back=ctx.job.way_back,
@@ -201,6 +202,14 @@ def engine_version(ctx: StepContext, new: Recipe | None) -> str | Unknown | None
         said = remote.run(transport, script, timeout=PROBE_SECONDS, tick=ctx.tick)
     words = {line.word: line.text for line in said}
     return words.get("version") or Unknown(f"{words.get('unknown', 'the host did not say')}.")
+
+
+def _newer_than(revision: Revision | None) -> str:
+    """The newest revision of its profile, where that is another."""
+    if revision is None:
+        return ""
+    newest = Revision.objects.filter(profile=revision.profile_id, number__gt=revision.number).order_by("-number")
+    return str(found) if (found := newest.select_related("profile").first()) is not None else ""
 
 
 def recipe_of(revision: Revision | None) -> Recipe | None:

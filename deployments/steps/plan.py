@@ -12,8 +12,9 @@ from django.utils import timezone
 
 from deployments.lifecycle import BESIDE_THE_SERVER, GateKind, JobKind
 from deployments.models import Gate, StandingApproval
+from deployments.plan.binding import differences, what_changed, who_left
 from deployments.plan.collect import plan_for, tell_requests
-from deployments.plan.plan import CannotPlan, Plan, what_changed, who_left
+from deployments.plan.plan import CannotPlan, Plan
 from deployments.steps import by_itself, when_idle
 from deployments.steps.approval import answer_stands
 from deployments.steps.base import GateOpened, StepContext, StepFailed
@@ -85,16 +86,18 @@ def make(ctx: StepContext, *, adopt: bool = True) -> Plan:
     return made
 
 
-def ask_for_approval(ctx: StepContext, made: Plan, *, title: str, changed: list[str] | None = None) -> GateOpened:
-    """Keep the plan with the job and open its gate."""
+def ask_for_approval(ctx: StepContext, made: Plan, *, title: str, anew: bool = False) -> GateOpened:
+    """Keep the plan with the job and open its gate. ``anew``: the reader has seen another plan of the job before."""
     ending = ctx.stopped
     tell_requests(ending, made)
     launch = ending.live_launch()
+    plan = ctx.log.hide_in(made.data)
+    old = ctx.job.plan if anew else None
     return ctx.ask(
         GateKind.PLAN,
         title=title,
         text="Nothing has been touched so far." if not ctx.job.touched else "",
-        evidence=[{"text": f"Changed since the last plan: {text}."} for text in changed or []],
+        evidence=_difference(old, plan) if old else [],
         choices=[
             {
                 "key": "approve",
@@ -112,9 +115,20 @@ def ask_for_approval(ctx: StepContext, made: Plan, *, title: str, changed: list[
         ],
         plan_hash=made.hash,
         expires_in=timedelta(minutes=min(one.approval_minutes for one in ctx.job.subjects)),
-        plan=ctx.log.hide_in(made.data),
+        plan={**plan, "warnings": _marked_new(old, plan["warnings"])} if old else plan,
         previous_revision=launch.revision if launch is not None else None,
     )
+
+
+def _difference(old: dict[str, Any], new: dict[str, Any]) -> list[dict[str, Any]]:
+    """What a reader of the old plan has not seen yet, for the question: the whole plan stands folded below it."""
+    rows = differences(old, new)
+    return [{"table": {"head": ["What differs", "In the plan before", "Now"], "rows": rows}}] if rows else []
+
+
+def _marked_new(old: dict[str, Any], warnings: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    known = {warning["text"] for warning in old.get("warnings", ())}
+    return [{**warning, "is_new": warning["text"] not in known} for warning in warnings]
 
 
 def _cost(ctx: StepContext, data: dict[str, Any]) -> str:
@@ -166,9 +180,9 @@ def approve_anew_if_stale(ctx: StepContext) -> Plan:
         return made
     _refuse_if_blocked(ctx, made)
     changed = what_changed(ctx.job.plan or {}, ctx.log.hide_in(made.data))
-    ctx.say(f"The plan is out of date: {'; '.join(changed)}.")
+    ctx.say(f"The plan is out of date: {'; '.join(changed) or 'its approval does not count any more'}.")
     title = "The plan is out of date. Approve the new one?"
     if by_itself.was_by_itself(ctx) and (right := by_itself.right_to(ctx, made)) is not None:
         by_itself.approve(ctx, made, right, title=title)
         return made
-    raise ask_for_approval(ctx, made, title=title, changed=changed)
+    raise ask_for_approval(ctx, made, title=title, anew=True)

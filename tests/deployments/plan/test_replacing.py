@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from deployments.plan.binding import what_changed, who_left
 from deployments.plan.inputs import Leaving, PlanInput
-from deployments.plan.plan import Plan, make_plan, what_changed, who_left
+from deployments.plan.plan import Plan, make_plan
 from deployments.plan.replacing import joined
 from tests.deployments.machine import OTHER_BOOT, Machine, Proc, idle_machine, serving_machine
 from tests.deployments.plan.test_plan import asked
