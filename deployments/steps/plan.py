@@ -14,6 +14,8 @@ from deployments.lifecycle import BESIDE_THE_SERVER, GateKind, JobKind
 from deployments.models import Gate, StandingApproval
 from deployments.plan.binding import differences, what_changed, who_left
 from deployments.plan.collect import plan_for, tell_requests
+from deployments.plan.coming import Part, Tell, so_far, tell_nobody
+from deployments.plan.inputs import PlanInput
 from deployments.plan.plan import CannotPlan, Plan
 from deployments.steps import by_itself, when_idle
 from deployments.steps.approval import answer_stands
@@ -39,7 +41,7 @@ def plan(ctx: StepContext) -> None:
         when_idle.heed_window(ctx, later)
     else:
         ctx.say(f"Looking at {ctx.host} to make the plan.")
-    made = make(ctx) if later is None else _look_for_later(ctx, later)
+    made = make(ctx, tell=partial(_show_so_far, ctx)) if later is None else _look_for_later(ctx, later)
     _refuse_if_blocked(ctx, made)
     title = f"{TITLES[JobKind(ctx.job.kind)]} {_what(ctx)}?"
     if (right := by_itself.right_to(ctx, made)) is not None:
@@ -73,15 +75,23 @@ def _refuse_if_blocked(ctx: StepContext, made: Plan) -> None:
         raise StepFailed(" ".join(warning["text"] for warning in reasons), hint=" ".join(todos))
 
 
-def make(ctx: StepContext, *, adopt: bool = True) -> Plan:
+def _show_so_far(ctx: StepContext, asked: PlanInput, *missing: Part) -> None:
+    """On the job's page, while somebody waits there for the rest."""
+    ctx.remember(coming=so_far(asked, *missing))
+
+
+def make(ctx: StepContext, *, adopt: bool = True, tell: Tell = tell_nobody) -> Plan:
     """Make the plan from the facts as they are now. Raises StepFailed when something needed cannot be seen.
 
     ``adopt``: may an engine that listens on the port count as this deployment's, though we did not launch it?
+    ``tell``: is shown what is known while the rest is asked.
     """
     try:
-        made = plan_for(ctx, adopt=adopt)
+        made = plan_for(ctx, adopt=adopt, tell=tell)
     except CannotPlan as error:
         raise StepFailed(str(error), hint="Mend that on the host, then plan again.") from error
+    if ctx.step.data.get("coming"):
+        ctx.remember_soon(coming=None)
     ctx.readings({card.uuid: card.used_mib for card in made.cards})
     return made
 
