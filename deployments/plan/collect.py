@@ -18,6 +18,7 @@ from deployments.plan.asking import ask_starter, closed_to
 from deployments.plan.cards import Card, Held, holders, labels_of
 from deployments.plan.collect_fit import to_fit
 from deployments.plan.collect_flags import check_flags
+from deployments.plan.coming import Part, Tell, tell_nobody
 from deployments.plan.inputs import Leaving, PlanInput, Recipe
 from deployments.plan.loading import unasked
 from deployments.plan.manager import Manager, ManagerKind
@@ -50,14 +51,15 @@ IN_A_PLAN = tuple(name for name in SERVING if name != "threads")
 NODE_SECTIONS = ("host", "gpus", "procs", "uids", "nspids", "fds", "pids", *HOLDERS)
 
 
-def plan_for(ctx: StepContext, *, adopt: bool = True) -> Plan:
+def plan_for(ctx: StepContext, *, adopt: bool = True, tell: Tell = tell_nobody) -> Plan:
     """The plan of this job as the facts are now. Raises TransportError, or CannotPlan for what cannot be seen.
 
     ``adopt``: may an engine that listens on the port count as this deployment's, though it was not launched by us?
+    ``tell``: is shown what is known of the plan while the rest is still being asked.
     """
     old = ctx.job.replaces
     if old is None or ctx.job.deployment is None:
-        return _plan_of(ctx, ctx.job.kind, ctx.job.revision, adopt=adopt)
+        return _plan_of(ctx, ctx.job.kind, ctx.job.revision, adopt=adopt, tell=tell)
     if ctx.step.way_back:  # of the new one, which is stopped again
         return _plan_of(ctx, JobKind.STOP, None, adopt=adopt)
     out = _plan_of(ctx.about(old), JobKind.REPLACE, None, adopt=adopt)
@@ -68,49 +70,62 @@ def plan_for(ctx: StepContext, *, adopt: bool = True) -> Plan:
 
 
 def _plan_of(
-    ctx: StepContext, kind: str, revision: Revision | None, *, adopt: bool, leaving: Leaving | None = None
+    ctx: StepContext,
+    kind: str,
+    revision: Revision | None,
+    *,
+    adopt: bool,
+    leaving: Leaving | None = None,
+    tell: Tell = tell_nobody,
 ) -> Plan:
     """Of what is done to the deployment that ``ctx`` is about; ``revision`` is what is launched of it."""
+    asked = _looked(ctx, kind, revision, adopt=adopt, leaving=leaving)
+    if revision is None:
+        return _made(ctx, asked)
+    tell(asked, Part.FLAGS, Part.FIT)
+    version, flags = engine_version(ctx, asked.new), check_flags(ctx, revision)
+    asked = replace(asked, engine_version=version, flags=flags)
+    tell(asked, Part.FIT)
+    return _made(ctx, replace(asked, to_fit=to_fit(ctx, revision, version=version, flags=flags)))
+
+
+def _looked(
+    ctx: StepContext, kind: str, revision: Revision | None, *, adopt: bool, leaving: Leaving | None
+) -> PlanInput:
+    """All that the database and one look at the host tell."""
     new = recipe_of(revision)
     launch = ctx.live_launch()
     facts, node_facts = _looks(ctx, new, launch)
-    proven = ctx.deployment.proven_revision
     given = secrets.versions(ctx.deployment) if new else {}
-    version, flags = engine_version(ctx, new), check_flags(ctx, revision)
-    return _made(
-        ctx,
-        PlanInput(
-            kind=kind,
-            deployment=ctx.deployment.name,
-            host=ctx.host.name,
-            engine=ctx.engine,
-            port=new.port if new else ctx.deployment.port,
-            cards=cards_of(ctx, stops_only=new is None),
-            rules=rules_of(ctx),
-            launch=known_launch(launch or ctx.deployment.newest_launch),
-            new=new,
-            proven=recipe_of(proven),
-            previous=str(launch.revision) if launch is not None and launch.revision is not None else None,
-            way_back=ctx.job.way_back,
-            facts=facts,
-            node_facts=node_facts,
-            machine=ctx.host.machine.name,
-            used_alone=used_alone(ctx, revision),
-            earlier=launches_of(ctx),
-            launches=launches_of_others(ctx),
-            secrets=given,
-            secrets_lost=secrets.why_not_opened(ctx.deployment) if given else None,
-            engine_version=version,
-            flags=flags,
-            to_fit=to_fit(ctx, revision, version=version, flags=flags),
-            started_by=Way.of(ctx.deployment.started_by),
-            login=ctx.host.user or "root",
-            hooks=tuple(filter(None, (hook_of(ctx.deployment.hooks, moment) for moment in Moment))),
-            router_key=secrets.has_router_key(ctx.deployment),
-            leaving=leaving,
-            adopt=adopt,
-            stop_seconds=ctx.deployment.term_seconds + ctx.deployment.kill_seconds,
-        ),
+    return PlanInput(
+        kind=kind,
+        deployment=ctx.deployment.name,
+        host=ctx.host.name,
+        engine=ctx.engine,
+        port=new.port if new else ctx.deployment.port,
+        cards=cards_of(ctx, stops_only=new is None),
+        rules=rules_of(ctx),
+        launch=known_launch(launch or ctx.deployment.newest_launch),
+        new=new,
+        newer=_newer_than(revision),
+        proven=recipe_of(ctx.deployment.proven_revision),
+        previous=str(launch.revision) if launch is not None and launch.revision is not None else None,
+        way_back=ctx.job.way_back,
+        facts=facts,
+        node_facts=node_facts,
+        machine=ctx.host.machine.name,
+        used_alone=used_alone(ctx, revision),
+        earlier=launches_of(ctx),
+        launches=launches_of_others(ctx),
+        secrets=given,
+        secrets_lost=secrets.why_not_opened(ctx.deployment) if given else None,
+        started_by=Way.of(ctx.deployment.started_by),
+        login=ctx.host.user or "root",
+        hooks=tuple(filter(None, (hook_of(ctx.deployment.hooks, moment) for moment in Moment))),
+        router_key=secrets.has_router_key(ctx.deployment),
+        leaving=leaving,
+        adopt=adopt,
+        stop_seconds=ctx.deployment.term_seconds + ctx.deployment.kill_seconds,
     )
 
 
@@ -201,6 +216,14 @@ def engine_version(ctx: StepContext, new: Recipe | None) -> str | Unknown | None
         said = remote.run(transport, script, timeout=PROBE_SECONDS, tick=ctx.tick)
     words = {line.word: line.text for line in said}
     return words.get("version") or Unknown(f"{words.get('unknown', 'the host did not say')}.")
+
+
+def _newer_than(revision: Revision | None) -> str:
+    """The newest revision of its profile, where that is another."""
+    if revision is None:
+        return ""
+    newest = Revision.objects.filter(profile=revision.profile_id, number__gt=revision.number).order_by("-number")
+    return str(found) if (found := newest.select_related("profile").first()) is not None else ""
 
 
 def recipe_of(revision: Revision | None) -> Recipe | None:

@@ -114,6 +114,9 @@ class PlanInput:
     stop_seconds: float = math.inf
     """How long the job waits for a manager that was asked to stop the server, before it ends as failed."""
 
+    newer: str = ""
+    """The newest revision of the profile, where another one is launched."""
+
     behind_port: str = ""
     """The container for which docker listens on the port, as docker calls it; where it was asked."""
 

@@ -46,7 +46,8 @@ def launched(asked: PlanInput) -> dict[str, Any] | None:
     """What is launched, and by which names it is given secrets."""
     if asked.new is None:
         return None
-    return {"command": asked.new.command, "revision": asked.new.name, "given": sorted(asked.secrets)}
+    told = {"command": asked.new.command, "revision": asked.new.name, "given": sorted(asked.secrets)}
+    return {**told, "newer": asked.newer} if asked.newer else told
 
 
 def _flags(checked: FlagCheck) -> list[dict[str, str]]:

@@ -1,19 +1,19 @@
 """The plan: what a job would do, from the facts, before anything is touched. PURE.
 
-``Plan.data`` is what the page shows; ``Plan.hash`` covers ``binding``, the facts that an approval rests on.
+``Plan.data`` is what the page shows; ``Plan.hash`` covers ``binding``, the facts that an approval rests on
+(binding.py).
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from deployments.decisions.verify import CardSeen
 from deployments.engines.base import Engine
 from deployments.flags import NOT_KNOWN, compare, flags_of, settings_of
+from deployments.plan.binding import binding_of, hash_of
 from deployments.plan.cards import Held, cards_seen, deployment_of, holders, labels_of
 from deployments.plan.fit_page import fit_table, fit_warnings
 from deployments.plan.fitting import Fit
@@ -123,7 +123,7 @@ def make_plan(asked: PlanInput) -> Plan:
     fitting = fit_warnings(fit, name=asked.new.name) if asked.new is not None else []
     warnings = warnings_of(asked, serving, cards=cards, usable=usable, managed=managed, fitting=fitting, others=others)
     before = _settings_before(asked, serving)
-    binding = {**_binding(asked, serving, manager, others, warnings, also), "start": start and start.as_data}
+    binding = binding_of(asked, serving, manager, others, warnings, also, start)
     data = {
         "version": VERSION,
         "sections": [
@@ -224,98 +224,8 @@ def _newest(facts: HostFacts) -> int:
     return max((process.start_time for process in table.values()), default=0)
 
 
-def _binding(
-    asked: PlanInput,
-    serving: Serving,
-    manager: Manager | None,
-    others: Held | Unknown,
-    warnings: Sequence[Mapping[str, Any]],
-    also: Sequence[Process],
-) -> dict[str, Any]:
-    """The facts that an approval rests on."""
-    return {
-        "kind": asked.kind,
-        "command": asked.new.command if asked.new else None,
-        "cards": [card.uuid for card in asked.cards],
-        "manager": str(manager or ""),
-        "beside": sorted([process.pid, process.start_time] for process in also),
-        "boot": "" if isinstance(asked.facts.host, Unknown) else asked.facts.host.boot_id,
-        "serves": sorted(_bound(serving, asked.facts)),
-        "strangers": sorted([h.pid, h.start_time] for h in others.strangers) if isinstance(others, Held) else "unknown",
-        "co_tenants": sorted([h.pid, h.start_time] for h in others.co_tenants) if isinstance(others, Held) else [],
-        **({"secrets": sorted([name, version] for name, version in asked.secrets.items())} if asked.secrets else {}),
-        **({"router": [hook.as_data for hook in asked.hooks]} if asked.hooks else {}),
-        "blocked": sorted(warning["text"] for warning in warnings if warning["blocks"]),
-    }
-
-
 def _nobody(command: str) -> bool:
     return False
-
-
-def hash_of(binding: Mapping[str, Any]) -> str:
-    """The hash an approval is bound to."""
-    return hashlib.sha256(json.dumps(binding, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
-
-
-def what_changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """Which of the facts that matter differ between the data of two plans, in words."""
-    before, now = old.get("binding", {}), new.get("binding", {})
-    words = {
-        "kind": "what is to be done",
-        "command": "the command to launch",
-        "cards": "the cards",
-        "boot": "the host has booted meanwhile",
-        "serves": "the server's processes are others than those of the plan",
-        "manager": "what looks after the server",
-        "beside": "others run in the server's unit or container than those of the plan",
-        "strangers": f"others hold the cards than those of the plan{_who_differs(old, new, 'untouched')}",
-        "co_tenants": "the co-tenants of the cards are others than those of the plan"
-        + _who_differs(old, new, "co_tenants"),
-        "secrets": "the secrets that the server is given",
-        "blocked": "what stands in the way",
-        "start": "how the server is started",
-        "router": "how its router is told",
-    }
-    return [text for key, text in words.items() if before.get(key) != now.get(key)]
-
-
-def _who_differs(old: Mapping[str, Any], new: Mapping[str, Any], rows: str) -> str:
-    """Who has come and who has gone between two plans."""
-    before, now = ({(row["pid"], row["start"]): row for row in data.get(rows, ())} for data in (old, new))
-    found = [f"{_named(row)} has come" for who, row in now.items() if who not in before]
-    found += [f"{_named(row)} has gone" for who, row in before.items() if who not in now]
-    return f" ({', '.join(found)})" if found else ""
-
-
-def _named(row: Mapping[str, Any]) -> str:
-    facts = [f"pid {row['pid']}", row["user"], f"on {', '.join(row['gpus'])}"]
-    return f"{row['name']} ({', '.join(filter(None, facts))})"
-
-
-def who_left(approved_hash: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[dict[str, Any]] | None:
-    """Rows of the foreign holders of the approved plan that hold its cards no more; None when more than that differs.
-
-    ``old``, ``new``: the data of two plans; secrets in the old one may be masked, so only the hash tells what was
-    approved.
-    """
-    before, now = (data.get("binding", {}).get("strangers") for data in (old, new))
-    if not isinstance(before, list) or not isinstance(now, list) or any(who not in before for who in now):
-        return None
-    if hash_of({**new["binding"], "strangers": before}) != approved_hash:
-        return None
-    return [row for row in old["untouched"] if [row["pid"], row["start"]] not in now]
-
-
-def _bound(serving: Serving, facts: HostFacts) -> list[list[int]]:
-    """The root, the card holders, and whoever belongs to the server without having come from it.
-
-    Helpers of the tree come and go; but a process that only carries the launch's marker is one that a person has seen.
-    """
-    holding = set() if isinstance(facts.files, Unknown) else {holder.pid for holder in facts.files.holders}
-    root = serving.root.pid if serving.root else 0
-    tree = set() if isinstance(facts.processes, Unknown) else {p.pid for p in facts.processes.tree(root)}
-    return [[p.pid, p.start_time] for p in serving.processes if p.pid == root or p.pid in holding or p.pid not in tree]
 
 
 def _settings_sent(sent: KnownLaunch | None) -> dict[str, str] | None:

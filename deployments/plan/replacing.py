@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from deployments.plan.plan import Plan, hash_of
+from deployments.plan.binding import hash_of
+from deployments.plan.plan import Plan
 from deployments.plan.warnings import Cure, warning
 
 FROM_THE_STOP = ("serves", "manager", "beside")

@@ -12,8 +12,11 @@ from django.utils import timezone
 
 from deployments.lifecycle import BESIDE_THE_SERVER, GateKind, JobKind
 from deployments.models import Gate, StandingApproval
+from deployments.plan.binding import differences, what_changed, who_left
 from deployments.plan.collect import plan_for, tell_requests
-from deployments.plan.plan import CannotPlan, Plan, what_changed, who_left
+from deployments.plan.coming import Part, Tell, so_far, tell_nobody
+from deployments.plan.inputs import PlanInput
+from deployments.plan.plan import CannotPlan, Plan
 from deployments.steps import by_itself, when_idle
 from deployments.steps.approval import answer_stands
 from deployments.steps.base import GateOpened, StepContext, StepFailed
@@ -38,7 +41,7 @@ def plan(ctx: StepContext) -> None:
         when_idle.heed_window(ctx, later)
     else:
         ctx.say(f"Looking at {ctx.host} to make the plan.")
-    made = make(ctx) if later is None else _look_for_later(ctx, later)
+    made = make(ctx, tell=partial(_show_so_far, ctx)) if later is None else _look_for_later(ctx, later)
     _refuse_if_blocked(ctx, made)
     title = f"{TITLES[JobKind(ctx.job.kind)]} {_what(ctx)}?"
     if (right := by_itself.right_to(ctx, made)) is not None:
@@ -72,29 +75,39 @@ def _refuse_if_blocked(ctx: StepContext, made: Plan) -> None:
         raise StepFailed(" ".join(warning["text"] for warning in reasons), hint=" ".join(todos))
 
 
-def make(ctx: StepContext, *, adopt: bool = True) -> Plan:
+def _show_so_far(ctx: StepContext, asked: PlanInput, *missing: Part) -> None:
+    """On the job's page, while somebody waits there for the rest."""
+    ctx.remember(coming=so_far(asked, *missing))
+
+
+def make(ctx: StepContext, *, adopt: bool = True, tell: Tell = tell_nobody) -> Plan:
     """Make the plan from the facts as they are now. Raises StepFailed when something needed cannot be seen.
 
     ``adopt``: may an engine that listens on the port count as this deployment's, though we did not launch it?
+    ``tell``: is shown what is known while the rest is asked.
     """
     try:
-        made = plan_for(ctx, adopt=adopt)
+        made = plan_for(ctx, adopt=adopt, tell=tell)
     except CannotPlan as error:
         raise StepFailed(str(error), hint="Mend that on the host, then plan again.") from error
+    if ctx.step.data.get("coming"):
+        ctx.remember_soon(coming=None)
     ctx.readings({card.uuid: card.used_mib for card in made.cards})
     return made
 
 
-def ask_for_approval(ctx: StepContext, made: Plan, *, title: str, changed: list[str] | None = None) -> GateOpened:
-    """Keep the plan with the job and open its gate."""
+def ask_for_approval(ctx: StepContext, made: Plan, *, title: str, anew: bool = False) -> GateOpened:
+    """Keep the plan with the job and open its gate. ``anew``: the reader has seen another plan of the job before."""
     ending = ctx.stopped
     tell_requests(ending, made)
     launch = ending.live_launch()
+    plan = ctx.log.hide_in(made.data)
+    old = ctx.job.plan if anew else None
     return ctx.ask(
         GateKind.PLAN,
         title=title,
         text="Nothing has been touched so far." if not ctx.job.touched else "",
-        evidence=[{"text": f"Changed since the last plan: {text}."} for text in changed or []],
+        evidence=_difference(old, plan) if old else [],
         choices=[
             {
                 "key": "approve",
@@ -112,9 +125,20 @@ def ask_for_approval(ctx: StepContext, made: Plan, *, title: str, changed: list[
         ],
         plan_hash=made.hash,
         expires_in=timedelta(minutes=min(one.approval_minutes for one in ctx.job.subjects)),
-        plan=ctx.log.hide_in(made.data),
+        plan={**plan, "warnings": _marked_new(old, plan["warnings"])} if old else plan,
         previous_revision=launch.revision if launch is not None else None,
     )
+
+
+def _difference(old: dict[str, Any], new: dict[str, Any]) -> list[dict[str, Any]]:
+    """What a reader of the old plan has not seen yet, for the question: the whole plan stands folded below it."""
+    rows = differences(old, new)
+    return [{"table": {"head": ["What differs", "In the plan before", "Now"], "rows": rows}}] if rows else []
+
+
+def _marked_new(old: dict[str, Any], warnings: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    known = {warning["text"] for warning in old.get("warnings", ())}
+    return [{**warning, "is_new": warning["text"] not in known} for warning in warnings]
 
 
 def _cost(ctx: StepContext, data: dict[str, Any]) -> str:
@@ -166,9 +190,9 @@ def approve_anew_if_stale(ctx: StepContext) -> Plan:
         return made
     _refuse_if_blocked(ctx, made)
     changed = what_changed(ctx.job.plan or {}, ctx.log.hide_in(made.data))
-    ctx.say(f"The plan is out of date: {'; '.join(changed)}.")
+    ctx.say(f"The plan is out of date: {'; '.join(changed) or 'its approval does not count any more'}.")
     title = "The plan is out of date. Approve the new one?"
     if by_itself.was_by_itself(ctx) and (right := by_itself.right_to(ctx, made)) is not None:
         by_itself.approve(ctx, made, right, title=title)
         return made
-    raise ask_for_approval(ctx, made, title=title, changed=changed)
+    raise ask_for_approval(ctx, made, title=title, anew=True)

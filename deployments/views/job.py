@@ -17,6 +17,7 @@ from deployments import logreading, services
 from deployments.lifecycle import StepName
 from deployments.models import Gate, Job
 from deployments.views import board
+from deployments.views.coming import coming
 from deployments.views.gatecard import gate_card, why_is_missing
 from deployments.views.outcome import outcome
 from deployments.views.words import job_word
@@ -142,6 +143,7 @@ def _context(request: HttpRequest, job: Job) -> dict[str, Any]:
         "job": job,
         "word": job_word(job),
         "card": card,
+        "coming": coming(job) if card is None else None,
         "answered": [gate for gate in job.gates.all() if gate.answered_at],
         "steps": job.steps.prefetch_related("checks", "effects", "gates"),
         "goes_back": any(step.way_back and step.name == StepName.LAUNCH for step in job.steps.all()),

@@ -6,7 +6,7 @@ import sys
 
 from tests.bench import setting
 
-NAMES = ("restart", "release", "idle", "benchmark", "history", "fleet", "live")
+NAMES = ("restart", "release", "idle", "benchmark", "history", "fleet", "live", "plan")
 
 
 def main() -> int:
@@ -23,6 +23,7 @@ def main() -> int:
             bench_history,
             bench_idle,
             bench_live,
+            bench_plan,
             bench_release,
             bench_restart,
         )
@@ -35,6 +36,7 @@ def main() -> int:
             "history": bench_history.run,
             "fleet": bench_fleet.run,
             "live": bench_live.run,
+            "plan": bench_plan.run,
         }
         for name in only or NAMES:
             ways[name](directory)

@@ -6,6 +6,7 @@ import pytest
 
 from deployments.lifecycle import JobKind, JobState, LaunchState, ServiceState, StepState
 from deployments.models import Deployment, Effect, Launch
+from tests.deployments.machine import Proc
 from tests.deployments.support import OOM, READY, Story
 from tests.factories import make_revision
 
@@ -108,9 +109,41 @@ def test_facts_that_changed_after_the_approval_are_asked_about_again(serving: St
     assert serving.work().state == JobState.WAITING
     assert serving.host.sent == ["probe"], "nobody was signalled"
     assert "out of date" in serving.gate.title
-    assert "processes are others" in serving.gate.evidence[0]["text"]
+    assert "The plan is out of date: the server's processes are others than those of the plan." in serving.log()
+    (piece,) = serving.gate.evidence
+    (row,) = piece["table"]["rows"]
+    assert row[0] == "What serves" and row[1] != row[2]
+    assert all("(pid 101, " in cell and "since 20" in cell and "(pid 102, " not in cell for cell in row[1:]), row
     serving.answer("approve")
     assert serving.work().state == JobState.SUCCEEDED
+
+
+def test_a_profile_that_was_edited_meanwhile_makes_the_plan_stale_once(serving: Story) -> None:
+    serving.request()
+    serving.approve()
+    planned = str(serving.job.revision)
+    edited = make_revision(serving.deployment.profile)
+    assert serving.work().state == JobState.WAITING
+    assert serving.host.sent == ["probe"], "nobody was signalled"
+    assert serving.gate.evidence[0]["table"]["rows"] == [["Newer revision", "none", str(edited)]]
+    serving.answer("approve")
+    make_revision(serving.deployment.profile)  # that it is not the newest has been seen
+    assert serving.work().state == JobState.SUCCEEDED
+    assert str(serving.job.launches.get().revision) == planned
+
+
+def test_only_what_is_new_is_marked_so_in_the_second_plan(serving: Story) -> None:
+    serving.request()
+    serving.approve()
+    assert serving.job.plan is not None and not any("is_new" in row for row in serving.job.plan["warnings"])
+    serving.host.machine.add(Proc(7, 70, "train", uid=1000, cards=(0,), memory=500))
+    assert serving.work().state == JobState.WAITING
+    plan = serving.job.plan
+    assert [row["text"] for row in plan["warnings"] if row["is_new"]] == [
+        "Somebody else holds GPU 0: python (pid 7, uid 1000)."
+    ]
+    (row,) = serving.gate.evidence[0]["table"]["rows"]
+    assert row == ["Others on the cards", "nobody", "python (pid 7, uid 1000, on GPU 0)"]
 
 
 def test_a_failed_check_goes_back_to_what_served(serving: Story) -> None:

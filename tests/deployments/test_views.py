@@ -448,6 +448,20 @@ def test_a_process_without_a_card_has_no_memory_there_rather_than_an_unknown_one
         assert memory in cell
 
 
+def test_a_second_approval_shows_only_what_differs_and_the_rest_folded(client_of: ClientOf, approver: User) -> None:
+    gate = _waiting()
+    warning = {"why": "", "todo": "", "blocks": False}
+    old, new = {**warning, "text": "Known before.", "is_new": False}, {**warning, "text": "Came since.", "is_new": True}
+    Job.objects.filter(pk=gate.job.pk).update(plan={"stops": [], "warnings": [old, new]})
+    rows = [["Others on the cards", "nobody", "train (pid 7)"]]
+    gate.evidence = [{"table": {"head": ["What differs", "In the plan before", "Now"], "rows": rows}}]
+    gate.save()
+    page = client_of(approver).get(f"/jobs/{gate.job.pk}/").content.decode()
+    first, fold, whole = page.partition("The whole new plan")
+    assert fold and "train (pid 7)" in first and "Came since." in first and "Known before." not in first
+    assert "Known before." in whole and "Will be stopped" not in first and "Will be stopped" in whole
+
+
 # --- The job page ---------------------------------------------------------------------------------------------------
 
 

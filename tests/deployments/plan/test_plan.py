@@ -8,14 +8,16 @@ from typing import Any
 import pytest
 
 from deployments.engines.registry import ENGINES
+from deployments.plan.binding import BINDS, differences, hash_of, what_changed, who_left
 from deployments.plan.cards import Card
 from deployments.plan.inputs import PlanInput, Recipe
 from deployments.plan.manager_answers import Told
 from deployments.plan.manager_warnings import must_confirm
-from deployments.plan.plan import CannotPlan, Plan, hash_of, make_plan, paths_needed, what_changed, who_left
+from deployments.plan.plan import CannotPlan, Plan, make_plan, paths_needed
 from deployments.plan.serving import KnownLaunch
 from deployments.plan.sharing import Rules
 from deployments.plan.ways import By, Way
+from deployments.traffic.hook import Hook, How
 from hosts.probe.frames import Unknown
 from tests.deployments.machine import BOOT, CARDS, OTHER_BOOT, SGLANG, Machine, Proc, idle_machine, serving_machine
 
@@ -256,6 +258,7 @@ MATTERS: list[tuple[str, Callable[[Machine], None], dict[str, Any]]] = [
         {"rules": Rules(programs=("root:Xorg",))},
     ),
     ("what stands in the way", lambda machine: machine.missing_paths.add("/srv"), {}),
+    ("the profile has a newer revision than the one that is launched", lambda machine: None, {"newer": "qwen r3"}),
 ]
 
 
@@ -280,6 +283,17 @@ def test_an_approval_does_not_outlive_what_matters(
     before, after = _changed(change, values)
     assert before.hash != after.hash
     assert words in what_changed(before.data, after.data)
+    rows = differences(before.data, after.data)
+    assert rows and all(before != now and before and now for _, before, now in rows), rows
+
+
+def test_every_fact_that_binds_stands_in_the_one_table() -> None:
+    hooks = (Hook(How.COMMAND, command="out"), Hook(How.REQUEST, method="POST", url="http://router/in"))
+    made = plan(serving_machine(), newer="qwen r3", secrets={"HF_TOKEN": 1}, hooks=hooks)
+    assert made.data["binding"].keys() == BINDS.keys() - {"replaces"}, "replaces: of a replacement only"
+    (row,) = differences(plan(serving_machine()).data, plan(serving_machine(), hooks=hooks).data)
+    assert row == ["Its router", "not told", "out, POST http://router/in"]
+    assert differences(made.data, made.data) == [] and differences({}, made.data) == []
 
 
 def test_who_has_gone_is_named_too() -> None:

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from deployments.plan.binding import what_changed, who_left
 from deployments.plan.inputs import Leaving, PlanInput
-from deployments.plan.plan import Plan, make_plan, what_changed, who_left
+from deployments.plan.plan import Plan, make_plan
 from deployments.plan.replacing import joined
 from deployments.plan.warnings import Cure
 from deployments.traffic.hook import Hook, How
