@@ -54,7 +54,7 @@ verdicts: ## Every situation of stop and verify over ssh, pct and local; prints 
 	@scripts/setup test
 	@scripts/verdicts
 
-bench: ## The benchmarks (ONLY="restart idle release benchmark history fleet live plan", RUNS=5)
+bench: ## The benchmarks (ONLY="restart idle release benchmark history logs fleet live plan", RUNS=5)
 	@scripts/setup test
 	@ONLY="$(ONLY)" scripts/bench
 

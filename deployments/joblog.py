@@ -189,6 +189,7 @@ class ServerLog:
         self._pending = b""
         self._waiting = 0  # bytes that the masker or the decoder holds back
         self._recent = b""  # raw bytes up to the last that arrived
+        self._ready: list[LogChunk] = []  # to be stored together
         stored = LogChunk.objects.filter(job_id=log.job_id, launch=launch).order_by("-offset", "-seq").first()
         self.offset = stored.offset + stored.length if stored else 0
         """The first byte of the host's file that is not stored."""
@@ -243,7 +244,8 @@ class ServerLog:
         self._recent += data
         text = ""
         while cut := self._whole_lines():
-            text += self._store(cut)
+            text += self._take(cut)
+        self._store()
         self._recent = self._recent[-min(OVERLAP + self._not_stored, KEPT_BYTES) :]
         return text
 
@@ -290,13 +292,15 @@ class ServerLog:
 
     def flush(self) -> str:
         """Store what still waits for its line end (the server has ended)."""
-        text = self._store(len(self._pending))
+        text = self._take(len(self._pending))
         rest = self._masker.feed(self._decoder.decode(b"", final=True)) + self._masker.flush()
         length, self._waiting = self._waiting, 0
-        return text + self._keep(rest, length=length)
+        text += self._keep(rest, length=length)
+        self._store()
+        return text
 
-    def _store(self, length: int) -> str:
-        """Mask the next bytes, and store what may be shown with what it stands for."""
+    def _take(self, length: int) -> str:
+        """Mask the next bytes, and keep what may be shown with what it stands for."""
         piece, self._pending = self._pending[:length], self._pending[length:]
         text = self._masker.feed(self._decoder.decode(piece))
         undecoded, _ = self._decoder.getstate()
@@ -305,19 +309,26 @@ class ServerLog:
         return self._keep(text, length=length)
 
     def _keep(self, text: str, *, length: int, dropped: int = 0) -> str:
+        """Have it stored next."""
         if not text and not length:
             return ""
         # PostgreSQL cannot hold a NUL in text.
         text = text.encode(errors="surrogateescape").decode(errors="replace").replace("\0", "\ufffd")
         # What the masker held back may come at once. The last part stands for the bytes of all.
         *parts, last = _parts(text)
-        chunks = [*(self._chunk(part) for part in parts), self._chunk(last, length=length, dropped=dropped)]
-        marked = self._marked_bytes(self.offset + length)
-        end = len(self._recent) - self._not_stored
-        self._launch.log_mark = _mark(self._recent[end - marked : end]) if 0 < marked <= end else ""
-        self._log.store(*chunks, launch=self._launch)
+        self._ready += [*(self._chunk(part) for part in parts), self._chunk(last, length=length, dropped=dropped)]
         self.offset += length
         return text
+
+    def _store(self) -> None:
+        """In one transaction: of a flood each would take longer than to mask what it stores."""
+        if not self._ready:
+            return
+        marked = self._marked_bytes(self.offset)
+        end = len(self._recent) - self._not_stored
+        self._launch.log_mark = _mark(self._recent[end - marked : end]) if 0 < marked <= end else ""
+        ready, self._ready = self._ready, []
+        self._log.store(*ready, launch=self._launch)
 
     def _chunk(self, text: str, *, length: int = 0, dropped: int = 0) -> LogChunk:
         return LogChunk(

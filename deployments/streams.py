@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
+import threading
 import zlib
-from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -12,6 +11,7 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 
 from controlpanel.access import Action, may
+from controlpanel.live.lastvalues import LastValues
 from controlpanel.live.protocol import LARGEST_BATCH, MOST_ITEMS, Cursor
 from controlpanel.live.streams import Batch, register
 from deployments import logreading
@@ -33,9 +33,6 @@ from hosts.models import Gpu, Host, HostTest
 
 STALE_AFTER = timedelta(seconds=5)
 """A reading older than this is shown grey, with its age: five intervals of the monitor, its beat included."""
-MOST_BATCHES = 24
-NEVER = "z" * 8
-"""The version of cards that were not told yet."""
 
 
 class _Looks:
@@ -86,40 +83,21 @@ class ReadingsStream(_Looks):
 
 
 class GpusStream(_Looks):
-    """``gpus``: the last reading of every card; the last value wins.
+    """``gpus``: the last reading of every card; the last value wins, and only the cards that changed are told."""
 
-    The cards are told a batch at a time. The cursor is the batch that was told last, and what was told of each:
-    ``1:1f00ba11deadbeef``. It holds as many as 200 hosts with 24 cards each have; more are not told.
-    """
+    def __init__(self) -> None:
+        self._cards = LastValues()
+        self._lock = threading.Lock()
 
     def read(self, key: str, cursor: Cursor, user: User) -> Batch:
-        """The next cards of which any has changed or has become stale."""
-        rows = Gpu.objects.filter(present=True).order_by("host_id", "index", "pk")
-        seen = list(rows.values_list("pk", "used_mib", "utilization_percent", "read_at")[: MOST_ITEMS * MOST_BATCHES])
-        batches = [seen[at : at + MOST_ITEMS] for at in range(0, len(seen), MOST_ITEMS)]
-        last, told = _told(cursor)
-        versions = dict(enumerate(map(_version, batches)))
-        # The others come before the last one again, or one that changes all the time would keep them back.
-        changed = sorted((n for n in versions if versions[n] != told.get(n)), key=lambda n: (n <= last, n))
-        if not changed:
-            return Batch(cursor=cursor)
-        now = changed[0]
-        known = (versions[n] if n == now else told.get(n, NEVER) for n in versions)
-        items = [gpu_item(gpu) for gpu in rows.filter(pk__in=[pk for pk, *_ in batches[now]])]
-        return Batch(items, f"{now}:{''.join(known)}", more=len(changed) > 1)
-
-
-def _told(cursor: Cursor) -> tuple[int, dict[int, str]]:
-    """The batch that was told last, and the version of each."""
-    found = re.fullmatch(r"([0-9]{1,2}):((?:[0-9a-z]{8})*)", str(cursor), re.ASCII)
-    if found is None:
-        return -1, {}
-    return int(found[1]), dict(enumerate(re.findall(".{8}", found[2])))
-
-
-def _version(seen: Sequence[tuple[int, int | None, int | None, datetime | None]]) -> str:
-    told = [(pk, used, utilization, _is_stale(read_at)) for pk, used, utilization, read_at in seen]
-    return f"{zlib.crc32(repr(told).encode()):08x}"
+        """The cards that have changed or become stale since the cursor."""
+        rows = Gpu.objects.filter(present=True).order_by()
+        with self._lock:
+            seen = rows.values_list("pk", "used_mib", "utilization_percent", "read_at")
+            self._cards.see({pk: (used, utilization, _is_stale(at)) for pk, used, utilization, at in seen})
+            told = self._cards.after(cursor)
+        items = [gpu_item(gpu) for gpu in rows.filter(pk__in=told.keys).order_by("pk")] if told.keys else []
+        return Batch(items, told.cursor, more=told.more)
 
 
 def _is_stale(read_at: datetime | None) -> bool:

@@ -31,20 +31,33 @@ _OPEN_LIST = re.compile(
     rf"{_NAME}[ \t]{{0,80}}+(?P<sep>=>|[=:]{{1,3}}+|>(?!=))[ \t]*+"
     r"(?P<value>(?:[A-Za-z_][A-Za-z0-9_.]{0,60}+)?[\[({])[ \t]*+(?=[\n\r])"
 )
-_HINT = re.compile(r"(?i)key|token|secret|pass|pw|cred|auth|sig|cookie|pat|jwt|hft")
+_LIST_OPENED = re.compile(r"[\[({][ \t]*+[\n\r]")
+_HINT = re.compile("key|token|secret|pass|pw|cred|auth|sig|cookie|pat|jwt|hft")
+"""In the small letters of each name that holds a secret (``names.py``)."""
+_OF_NAMES = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-"
 _HEADERS = ("authorization", "cookie", "cookies")  # their values are made of several words
 
-_SHAPES: tuple[re.Pattern[str], ...] = (
-    re.compile(r"(?i)\b(?:bearer|basic)[ \t]+(?P<hide>(?=[A-Za-z0-9._~+/=-]*[0-9._+/=-])[A-Za-z0-9._~+/=-]{8,})"),
-    re.compile(r"(?<![A-Za-ln-z0-9])(?P<hide>(?:sk|rk|pk)-[A-Za-z0-9_-]{12,})"),
-    re.compile(r"(?<![A-Za-ln-z0-9])(?P<hide>hf_[A-Za-z0-9]{8,})"),
-    re.compile(r"(?<![A-Za-ln-z0-9])(?P<hide>(?:gh[opsur]_|github_pat_|glpat-)[A-Za-z0-9_-]{12,})"),
-    re.compile(r"(?<![A-Za-ln-z0-9])(?P<hide>(?:AKIA|ASIA)[A-Z0-9]{16})\b"),
-    re.compile(r"(?<![A-Za-ln-z0-9])(?P<hide>xox[abprs]-[A-Za-z0-9-]{10,})"),
-    re.compile(r"(?<![A-Za-z0-9_-])(?P<hide>eyJ[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]{8,}+)"),
+# Each with what a text without it is spared the search for, in small letters: a server's log holds hardly any.
+_SHAPES: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = (
+    (
+        ("bearer", "basic"),
+        re.compile(r"(?i)\b(?:bearer|basic)[ \t]+(?P<hide>(?=[A-Za-z0-9._~+/=-]*[0-9._+/=-])[A-Za-z0-9._~+/=-]{8,})"),
+    ),
+    (("k-",), re.compile(r"(?<![A-Za-ln-z0-9])(?P<hide>(?:sk|rk|pk)-[A-Za-z0-9_-]{12,})")),
+    (("hf_",), re.compile(r"(?<![A-Za-ln-z0-9])(?P<hide>hf_[A-Za-z0-9]{8,})")),
+    (
+        ("gh", "glpat-"),
+        re.compile(r"(?<![A-Za-ln-z0-9])(?P<hide>(?:gh[opsur]_|github_pat_|glpat-)[A-Za-z0-9_-]{12,})"),
+    ),
+    (("akia", "asia"), re.compile(r"(?<![A-Za-ln-z0-9])(?P<hide>(?:AKIA|ASIA)[A-Z0-9]{16})\b")),
+    (("xox",), re.compile(r"(?<![A-Za-ln-z0-9])(?P<hide>xox[abprs]-[A-Za-z0-9-]{10,})")),
+    (
+        ("eyj",),
+        re.compile(r"(?<![A-Za-z0-9_-])(?P<hide>eyJ[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]{8,}+)"),
+    ),
     # A password in a URL; in one of the web also what stands alone before the @, for tokens are given so.
-    re.compile(r"://[^\s/:@\"']{0,256}:(?P<hide>[^\s/\"']{1,512})@"),
-    re.compile(r"(?i)\b(?:https?|wss?)://(?P<hide>[^\s/?#<>\"']{1,1024})@"),
+    (("://",), re.compile(r"://[^\s/:@\"']{0,256}:(?P<hide>[^\s/\"']{1,512})@")),
+    (("://",), re.compile(r"(?i)\b(?:https?|wss?)://(?P<hide>[^\s/?#<>\"']{1,1024})@")),
 )
 _KEY_BEGIN = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY-----")
 _KEY_END = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY-----")
@@ -78,8 +91,8 @@ def hidden(text: str, secrets: Iterable[Secret]) -> str:
 def blocks(text: str) -> Iterator[Secret]:
     """Yield the secrets of several lines: private keys, and what stands in brackets that a line opens."""
     plain, place = without_colours(text)
-    keys = ((found.start(), found, True) for found in _KEY_BEGIN.finditer(plain))
-    lists = ((found.start(), found, False) for found in _OPEN_LIST.finditer(plain) if _may_hold_secret(found))
+    keys = ((found.start(), found, True) for found in _KEY_BEGIN.finditer(plain)) if "PRIVATE KEY" in plain else ()
+    lists = ((found.start(), found, False) for found in _opened_lists(plain) if _may_hold_secret(found))
     position = 0
     for begin, found, is_key in sorted([*keys, *lists], key=lambda each: each[0]):
         if begin < position:
@@ -96,29 +109,54 @@ def blocks(text: str) -> Iterator[Secret]:
         yield Secret(place(begin), place(hide), place(end - 1) + 1, something)
 
 
+def _opened_lists(text: str) -> Iterator[re.Match[str]]:
+    """Yield the lists that the end of a line opens, with their names."""
+    position = 0
+    for opened in _LIST_OPENED.finditer(text):
+        line = max(text.rfind(end, position, opened.start()) + 1 for end in "\n\r")
+        yield from _OPEN_LIST.finditer(text, max(line, position), opened.end())
+        position = opened.end()
+
+
 def in_lines(text: str) -> Iterator[Secret]:
     """Yield everything else that looks like a secret; none of it goes beyond its line."""
     plain, place = without_colours(text)
-    for shape in _SHAPES:
+    small = _small(plain)
+    for hints, shape in _SHAPES:
+        if not any(hint in small for hint in hints):
+            continue
         for found in shape.finditer(plain):
             yield Secret(place(found.start()), place(found.start("hide")), place(found.end("hide") - 1) + 1)
         if plain is not text:  # what a colour parts are two words, too
             spaced = COLOUR.sub(lambda colour: " " * len(colour[0]), text)
             for found in shape.finditer(spaced):
                 yield Secret(found.start(), found.start("hide"), found.end("hide"))
-    if _HINT.search(plain):
-        for secret in _named(plain):
-            yield Secret(place(secret.begin), place(secret.hide), place(secret.end - 1) + 1)
+    for secret in _named(plain, small):
+        yield Secret(place(secret.begin), place(secret.hide), place(secret.end - 1) + 1)
 
 
-def _named(text: str) -> Iterator[Secret]:
-    """Yield the values of secret names; the search goes on inside a value that is none."""
-    position = 0
-    while found := _NAMED.search(text, position):
-        value = _value(text, found) if _may_hold_secret(found) else None
-        if value:
+def _small(text: str) -> str:
+    """The text in small letters, each where it was: one letter alone would become two."""
+    return text.replace("\u0130", "I").lower()
+
+
+def _named(text: str, small: str) -> Iterator[Secret]:
+    """Yield the values of secret names; the search goes on inside a value that is none. ``small``: the text in small
+    letters, in which names are looked for much faster.
+    """
+    position = seen = 0  # where the last value ended; where the last name did that was looked at
+    for hint in _HINT.finditer(small):
+        if hint.start() < seen:
+            continue
+        begin = seen + len(text[seen : hint.start()].rstrip(_OF_NAMES))
+        seen = hint.end()
+        found = _NAMED.match(text, begin) if begin >= position else None
+        if found is None:
+            continue
+        seen = max(seen, found.end("name"))
+        if _may_hold_secret(found) and (value := _value(text, found)):
             yield Secret(found.start() - len(_before(found)), *value)
-        position = value[1] if value else found.end("name")
+            position = value[1]
 
 
 def _before(found: re.Match[str]) -> str:

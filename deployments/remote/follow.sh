@@ -4,7 +4,7 @@
 # sent again with each frame, for whoever reads them to know by them a log that was cut and has grown past OFFSET since.
 same_boot
 DIR=$BASE/launches/$LAUNCH
-CHUNK=65536
+CHUNK=262144
 LISTENS=''
 HELD=''  # the log is open as 4
 TOLD=''  # that it was moved

@@ -6,7 +6,7 @@ import sys
 
 from tests.bench import setting
 
-NAMES = ("restart", "release", "idle", "benchmark", "history", "fleet", "live", "plan")
+NAMES = ("restart", "release", "idle", "benchmark", "history", "logs", "fleet", "live", "plan")
 
 
 def main() -> int:
@@ -23,6 +23,7 @@ def main() -> int:
             bench_history,
             bench_idle,
             bench_live,
+            bench_logs,
             bench_plan,
             bench_release,
             bench_restart,
@@ -34,6 +35,7 @@ def main() -> int:
             "idle": bench_idle.run,
             "benchmark": bench_benchmark.run,
             "history": bench_history.run,
+            "logs": bench_logs.run,
             "fleet": bench_fleet.run,
             "live": bench_live.run,
             "plan": bench_plan.run,

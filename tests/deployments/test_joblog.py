@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from hashlib import sha256
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from django.utils import timezone
@@ -298,3 +299,12 @@ class AnyCutting(TestCase):
         log.flush()
         assert text_of(launch) == data.decode()
         assert sizes(launch) == (len(data), 0)
+
+
+def test_many_pieces_that_come_at_once_are_stored_at_once(django_assert_max_num_queries: Any) -> None:
+    claim, launch = claimed()
+    log = server(claim, launch)
+    data = b"a line of a flood\n" * (8 * CHUNK_BYTES // 18)
+    with django_assert_max_num_queries(8):
+        log.feed(0, data)
+    assert sizes(launch) == (len(data), 0) and LogChunk.objects.count() > 7
