@@ -100,6 +100,7 @@ def _plan_of(
             launches=launches_of_others(ctx),
             secrets=given,
             secrets_lost=secrets.why_not_opened(ctx.deployment) if given else None,
+            secrets_odd=secrets.odd_for_compose(ctx.deployment) if given else (),
             engine_version=version,
             flags=flags,
             to_fit=to_fit(ctx, revision, version=version, flags=flags),
