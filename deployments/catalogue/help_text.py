@@ -13,7 +13,8 @@ from deployments.catalogue.model import NAME, Flag
 
 CHOICES = re.compile(r"\{([^{}]*)\}")
 DEFAULT = re.compile(r"\(default: ([^()]*)\)")
-LLAMA_VALUE = re.compile(r"<[^>]*>|\[[^\]]*\]|\{[^}]*\}|[A-Z0-9_]+(?:[,=.…:*]+[A-Z0-9_.…=:*]*)*")
+TWO_VALUES = re.compile(r"[A-Z]+ [A-Z]+")
+REMOVED = re.compile(r"the argument has been removed\b.*", re.I)
 
 
 def flags_of_help(text: str, *, engine: str) -> tuple[Flag, ...]:
@@ -69,11 +70,12 @@ def _llama(head: str, words: str) -> Flag | None:
     names, values = _names(head)
     if not names:
         return None
-    plain = LLAMA_VALUE.match(values)
+    # Behind the names stands nothing but what it takes: three blanks come before the explanation, or a new line.
+    takes = "0" if not values else "2" if TWO_VALUES.fullmatch(values) else "1"
     listed = re.fullmatch(r"[\[<{]([\w.,|-]+)[\]>}]", values)
     options = tuple(re.split(r"[|,]", listed[1])) if listed and re.search(r"[|,]", listed[1]) else None
-    many = options is not None and any(option.isupper() or "..." in option for option in options)
-    return _flag(names, "1" if plain else "0", None if many else options, words)
+    many = options is not None and any(option.isupper() or ".." in option for option in options)
+    return _flag(names, takes, None if many else options, words, refused=REMOVED.match(words))
 
 
 def _names(head: str) -> tuple[tuple[str, ...], str]:
@@ -95,10 +97,18 @@ def _names(head: str) -> tuple[tuple[str, ...], str]:
     return tuple(names), rest.strip()
 
 
-def _flag(names: tuple[str, ...], takes: str, choices: tuple[str, ...] | None, words: str) -> Flag:
+def _flag(
+    names: tuple[str, ...],
+    takes: str,
+    choices: tuple[str, ...] | None,
+    words: str,
+    *,
+    refused: re.Match[str] | None = None,
+) -> Flag:
     default = DEFAULT.search(words)
     return Flag(
         names, takes, type="", choices=choices, help=" ".join(words.split())[:600],
         default=default[1] if default else None, has_default=default is not None,
-        deprecated="deprecated" in words[:40].lower(),
+        deprecated="deprecated" in words[:40].lower() or "(DEPRECATED)" in words,
+        refused=refused[0] if refused is not None else "",
     )  # fmt: skip
