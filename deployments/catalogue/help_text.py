@@ -20,19 +20,23 @@ REMOVED = re.compile(r"the argument has been removed\b.*", re.I)
 def flags_of_help(text: str, *, engine: str) -> tuple[Flag, ...]:
     """Every flag that a help text explains; empty when it explains none."""
     found: dict[str, Flag] = {}
-    for head, words in _entries(text.replace("\r\n", "\n").split("\n")):
+    margins = range(5) if engine == "llama_server" else range(2, 3)
+    for head, words in _entries(text.replace("\r\n", "\n").split("\n"), margins):
         flag = _llama(head, words) if engine == "llama_server" else _argparse(head, words)
         if flag is not None and flag.names[0] not in found:
             found[flag.names[0]] = flag
     return tuple(found.values())
 
 
-def _entries(lines: list[str]) -> Iterator[tuple[str, str]]:
-    """(what stands at the margin, the explanation) of each flag: a dash in one of the first columns begins one."""
+def _entries(lines: list[str], margins: range) -> Iterator[tuple[str, str]]:
+    """(what stands at the margin, the explanation) of each flag: a dash behind so many blanks begins one.
+
+    ``argparse`` puts two; with others vLLM gives examples below its list.
+    """
     head, words = "", list[str]()
     for line in lines:
         indent = len(line) - len(line.lstrip(" "))
-        if line.strip().startswith("-") and indent <= 4 and NAME.match(line.strip()):
+        if line.strip().startswith("-") and indent in margins and NAME.match(line.strip()):
             if head:
                 yield head, " ".join(words)
             head, _, rest = re.sub(r" {2,}", "\0", _joined(line.strip())).partition("\0")
@@ -58,7 +62,8 @@ def _argparse(head: str, words: str) -> Flag | None:
         return None
     listed = CHOICES.fullmatch(values)
     # A value of the help that is cut over lines does not end in a bracket; it is then any value.
-    choices = tuple(one.strip() for one in listed[1].split(",")) if listed and "..." not in listed[1] else None
+    told = [one.strip() for one in listed[1].split(",")] if listed and "..." not in listed[1] else []
+    choices = tuple(filter(None, told)) or None
     takes = "0" if not values else "*" if values.startswith("[") else "+" if "[" in values else "1"
     if takes == "*" and "..." not in values:
         takes = "?"
