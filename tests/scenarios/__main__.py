@@ -8,6 +8,8 @@ import pytest
 
 from tests.scenarios.register import TITLES
 
+EVERYTHING = ("tests/scenarios", "tests/e2e/test_scenarios.py")
+"""Some are told in the browser, too."""
 NUMBER = re.compile(r"::test_scenario_(\d\d)_")
 
 
@@ -33,7 +35,7 @@ class Score:
 def main(arguments: list[str]) -> int:
     """The exit status of pytest, or 1 when a story has no test."""
     score = Score()
-    status = int(pytest.main(["-q", "-m", "lab", *(arguments or ["tests/scenarios"])], plugins=[score]))
+    status = int(pytest.main(["-q", "-m", "lab", *(arguments or EVERYTHING)], plugins=[score]))
     forgotten = 0
     for number, title in TITLES.items():
         if number in score.passed:
