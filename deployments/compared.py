@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
@@ -14,6 +15,8 @@ MODULES = {"sglang.launch_server": "sglang serve", "vllm.entrypoints.openai.api_
 """Two ways to start the same."""
 SERVE = {"sglang serve": "--model-path", "vllm serve": "--model"}
 MOST_IN_WORDS = 3
+OURS = re.compile(r"/relaunch\.settings\.yaml$|/relaunch(?:-[^/]+)?/settings\.yaml$|/\.relaunch/.+/settings\.yaml$")
+"""Files with an engine's key, which a unit or container goes on to be told of when it is started by itself."""
 
 
 def differing(
@@ -36,8 +39,12 @@ def _by_key(settings: Mapping[str, str], aliases: Mapping[str, str]) -> dict[str
 
 
 def found_settings(argv: Sequence[str]) -> dict[str, str]:
-    """Of a server that somebody else has started: its flags, and its command without the way to its program."""
-    return comparable(flags_of(argv))
+    """Of a server that somebody else has started: its flags, and its command without the way to its program.
+
+    Where it finds a key that the panel has given it is no setting of anybody.
+    """
+    found = {name: value for name, value in flags_of(argv).items() if name != "--config" or not OURS.search(value)}
+    return comparable(found)
 
 
 def comparable(settings: Mapping[str, str]) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from django.db.models import Q
@@ -10,7 +11,7 @@ from controlpanel.masking import as_written
 from controlpanel.sealing import CannotUnseal
 from deployments.lifecycle import ACTIVE, LIVE_LAUNCH
 from deployments.models import Deployment, Launch, Secret
-from deployments.plan.passing import API_KEY, ROUTER_KEY
+from deployments.plan.passing import API_KEY, ROUTER_KEY, is_odd_for_compose
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,15 @@ def why_not_opened(deployment: Deployment) -> tuple[str, str] | None:
     except CannotUnseal as error:
         return error.message, error.hint
     return None
+
+
+def odd_for_compose(deployment: Deployment) -> tuple[str, ...]:
+    """Those whose values docker compose cannot be given; of what cannot be opened nothing is said here."""
+    found = []
+    for row in deployment.secrets.filter(retired_at=None).exclude(name=ROUTER_KEY):
+        with suppress(CannotUnseal):
+            found += [row.name] if is_odd_for_compose(row.open()) else []
+    return tuple(sorted(found))
 
 
 def forget_retired() -> None:

@@ -13,25 +13,30 @@ from deployments.catalogue.model import NAME, Flag
 
 CHOICES = re.compile(r"\{([^{}]*)\}")
 DEFAULT = re.compile(r"\(default: ([^()]*)\)")
-LLAMA_VALUE = re.compile(r"<[^>]*>|\[[^\]]*\]|\{[^}]*\}|[A-Z0-9_]+(?:[,=.…:*]+[A-Z0-9_.…=:*]*)*")
+TWO_VALUES = re.compile(r"[A-Z]+ [A-Z]+")
+REMOVED = re.compile(r"the argument has been removed\b.*", re.I)
 
 
 def flags_of_help(text: str, *, engine: str) -> tuple[Flag, ...]:
     """Every flag that a help text explains; empty when it explains none."""
     found: dict[str, Flag] = {}
-    for head, words in _entries(text.replace("\r\n", "\n").split("\n")):
+    margins = range(5) if engine == "llama_server" else range(2, 3)
+    for head, words in _entries(text.replace("\r\n", "\n").split("\n"), margins):
         flag = _llama(head, words) if engine == "llama_server" else _argparse(head, words)
         if flag is not None and flag.names[0] not in found:
             found[flag.names[0]] = flag
     return tuple(found.values())
 
 
-def _entries(lines: list[str]) -> Iterator[tuple[str, str]]:
-    """(what stands at the margin, the explanation) of each flag: a dash in one of the first columns begins one."""
+def _entries(lines: list[str], margins: range) -> Iterator[tuple[str, str]]:
+    """(what stands at the margin, the explanation) of each flag: a dash behind so many blanks begins one.
+
+    ``argparse`` puts two; with others vLLM gives examples below its list.
+    """
     head, words = "", list[str]()
     for line in lines:
         indent = len(line) - len(line.lstrip(" "))
-        if line.strip().startswith("-") and indent <= 4 and NAME.match(line.strip()):
+        if line.strip().startswith("-") and indent in margins and NAME.match(line.strip()):
             if head:
                 yield head, " ".join(words)
             head, _, rest = re.sub(r" {2,}", "\0", _joined(line.strip())).partition("\0")
@@ -57,7 +62,8 @@ def _argparse(head: str, words: str) -> Flag | None:
         return None
     listed = CHOICES.fullmatch(values)
     # A value of the help that is cut over lines does not end in a bracket; it is then any value.
-    choices = tuple(one.strip() for one in listed[1].split(",")) if listed and "..." not in listed[1] else None
+    told = [one.strip() for one in listed[1].split(",")] if listed and "..." not in listed[1] else []
+    choices = tuple(filter(None, told)) or None
     takes = "0" if not values else "*" if values.startswith("[") else "+" if "[" in values else "1"
     if takes == "*" and "..." not in values:
         takes = "?"
@@ -69,11 +75,12 @@ def _llama(head: str, words: str) -> Flag | None:
     names, values = _names(head)
     if not names:
         return None
-    plain = LLAMA_VALUE.match(values)
+    # Behind the names stands nothing but what it takes: three blanks come before the explanation, or a new line.
+    takes = "0" if not values else "2" if TWO_VALUES.fullmatch(values) else "1"
     listed = re.fullmatch(r"[\[<{]([\w.,|-]+)[\]>}]", values)
     options = tuple(re.split(r"[|,]", listed[1])) if listed and re.search(r"[|,]", listed[1]) else None
-    many = options is not None and any(option.isupper() or "..." in option for option in options)
-    return _flag(names, "1" if plain else "0", None if many else options, words)
+    many = options is not None and any(option.isupper() or ".." in option for option in options)
+    return _flag(names, takes, None if many else options, words, refused=REMOVED.match(words))
 
 
 def _names(head: str) -> tuple[tuple[str, ...], str]:
@@ -95,10 +102,18 @@ def _names(head: str) -> tuple[tuple[str, ...], str]:
     return tuple(names), rest.strip()
 
 
-def _flag(names: tuple[str, ...], takes: str, choices: tuple[str, ...] | None, words: str) -> Flag:
+def _flag(
+    names: tuple[str, ...],
+    takes: str,
+    choices: tuple[str, ...] | None,
+    words: str,
+    *,
+    refused: re.Match[str] | None = None,
+) -> Flag:
     default = DEFAULT.search(words)
     return Flag(
         names, takes, type="", choices=choices, help=" ".join(words.split())[:600],
         default=default[1] if default else None, has_default=default is not None,
-        deprecated="deprecated" in words[:40].lower(),
+        deprecated="deprecated" in words[:40].lower() or "(DEPRECATED)" in words,
+        refused=refused[0] if refused is not None else "",
     )  # fmt: skip

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from deployments.engines.bench import OPENAI, Bench
 from deployments.engines.configuration import Configuration, Seen
+from deployments.engines.knob import Knob
 from deployments.engines.signature import Signature
 from deployments.engines.stage import Stage
 
@@ -43,6 +44,10 @@ class Engine:
     pages: tuple[str, ...] = ()  # in which it tells its configuration, beside its log
     aliases: Mapping[str, str] = field(default_factory=dict)  # other spelling of a flag -> its own name
     configuration: Callable[[Seen], Configuration] | None = None
+    knobs: Mapping[str, Knob] = field(default_factory=dict)
+    """What people change first; without a setting that it has no flag for."""
+    first_command: tuple[str, ...] = ()
+    """One that serves ``{model}``, for whoever has none yet."""
     bench: Bench = OPENAI
     signatures: tuple[Signature, ...] = ()
     stages: tuple[Stage, ...] = ()

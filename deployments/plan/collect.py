@@ -119,6 +119,7 @@ def _looked(
         launches=launches_of_others(ctx),
         secrets=given,
         secrets_lost=secrets.why_not_opened(ctx.deployment) if given else None,
+        secrets_odd=secrets.odd_for_compose(ctx.deployment) if given else (),
         started_by=Way.of(ctx.deployment.started_by),
         login=ctx.host.user or "root",
         hooks=tuple(filter(None, (hook_of(ctx.deployment.hooks, moment) for moment in Moment))),

@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import posixpath
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from deployments.plan.passing import SETTINGS_FLAG, SETTINGS_INSIDE
 from deployments.plan.unit_change import CannotChange, Change, Wanted
 from deployments.plan.ways import By, Way
 from hosts.probe.frames import Unknown
@@ -19,6 +20,8 @@ from hosts.probe.frames import Unknown
 PROJECT, SERVICE = "com.docker.compose.project", "com.docker.compose.service"
 DIRECTORY, FILES = "com.docker.compose.project.working_dir", "com.docker.compose.project.config_files"
 """Labels that compose puts on what it makes."""
+GIVEN = "relaunch.secrets"
+"""Our own, on what was given secrets: their names."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,11 @@ class ContainerTold:
         """The file with our changes, beside the project's own."""
         return posixpath.join(self.labels.get(DIRECTORY, "/"), f"relaunch.{self.labels.get(SERVICE, '')}.yaml")
 
+    @property
+    def secrets_directory(self) -> str:
+        """Beside it, for whoever makes the container alone: what the service is given."""
+        return f"{self.override.removesuffix('.yaml')}.secrets"
+
 
 def read_container(text: str) -> ContainerTold | Unknown:
     """Of the JSON of ``docker inspect`` of one container."""
@@ -83,11 +91,16 @@ def container_change(told: ContainerTold, wanted: Wanted, *, compose: bool) -> C
     """What must be written first; None when it runs exactly that already. Raises CannotChange."""
     if not told.name:
         raise CannotChange("There is no such container on the host.")
+    given = tuple(filter(None, told.labels.get(GIVEN, "").split(",")))
+    if twice := next((name for name in wanted.variables if name in told.environment and name not in given), ""):
+        raise CannotChange(f"{told.name} sets {twice} itself, which would win. Take it out there, or remove it here.")
+    if wanted.settings:
+        wanted = replace(wanted, argv=(*wanted.argv, SETTINGS_FLAG, SETTINGS_INSIDE))
     runs, environment = _without_env(told.runs, told.environment)
     same = _is_same(told, runs, wanted.argv)
     differing = {name: value for name, value in wanted.env.items() if environment.get(name) != value}
     moved = bool(wanted.workdir) and wanted.workdir != told.workdir
-    if same and not differing and not moved:
+    if same and not differing and not moved and given == _given(wanted):
         return None
     if not compose:
         raise CannotChange(
@@ -95,6 +108,11 @@ def container_change(told: ContainerTold, wanted: Wanted, *, compose: bool) -> C
             "it anew on the host with these flags, or use a service of docker compose, whose flags can be changed."
         )
     return Change(told.override, text=_override(told, wanted))
+
+
+def _given(wanted: Wanted) -> tuple[str, ...]:
+    """For the label."""
+    return (*wanted.variables, *([SETTINGS_FLAG] if wanted.settings else []))
 
 
 def _is_same(told: ContainerTold, runs: Sequence[str], argv: Sequence[str]) -> bool:
@@ -126,6 +144,13 @@ def _override(told: ContainerTold, wanted: Wanted) -> str:
         service["environment"] = {name: value.replace("$", "$$") for name, value in wanted.env.items()}
     if wanted.workdir:
         service["working_dir"] = wanted.workdir
+    if given := _given(wanted):
+        service["labels"] = {GIVEN: ",".join(given)}
+    if wanted.variables:
+        service["env_file"] = [_plain([f"{told.secrets_directory}/environment"])[0]]
+    if wanted.settings:
+        source = _plain([f"{told.secrets_directory}/settings.yaml"])[0]
+        service["volumes"] = [{"type": "bind", "source": source, "target": SETTINGS_INSIDE, "read_only": True}]
     return json.dumps({"services": {told.labels[SERVICE]: service}}, indent=2) + "\n"
 
 

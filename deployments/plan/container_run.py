@@ -14,14 +14,16 @@ from typing import Any
 
 from deployments.plan.cards import CARDS_VARIABLE
 from deployments.plan.container_change import ContainerTold
+from deployments.plan.passing import SETTINGS_FLAG, SETTINGS_INSIDE
 from deployments.plan.ways import By, Way
 
 DEPLOYMENT, LAUNCH = "relaunch.deployment", "relaunch.launch"
 """Labels of what we have made."""
 CHOSEN = re.compile(r"(?:CUDA|NVIDIA)_VISIBLE_DEVICES=|device=|nvidia\.com/gpu=", re.ASCII)
 """Options that choose cards: a variable, `--gpus "device=0"`, a CDI name."""
-SECRETS = "@SECRETS@"
-"""Stands for the file with the launch's secrets until the host knows where that is."""
+SECRETS, SETTINGS = "@SECRETS@", "@SETTINGS@"
+"""Stand for the files with the launch's secrets until the host knows where they are."""
+BOUND = f"type=bind,source=$DIR/inside.yaml,target={SETTINGS_INSIDE},readonly"
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,9 @@ class Run:
     launch: str = ""
     cards: str = ""
     secrets: bool = False
-    """Are any given to it, in a file of the launch?"""
+    """Are any given to its environment, in a file of the launch?"""
+    settings: bool = False
+    """Is it given the engine's own file, with its key?"""
 
     @property
     def tool(self) -> str:
@@ -77,7 +81,10 @@ def run_argv(run: Run, tool: Sequence[str]) -> list[str]:
         added += ["-e", f"{CARDS_VARIABLE}={run.cards}"]
     if run.secrets:
         added += ["--env-file", SECRETS]
-    return [*tool, "run", *added, *options, str(run.container["image"]), *run.argv]
+    if run.settings:
+        added += ["--mount", SETTINGS]
+    named = [SETTINGS_FLAG, SETTINGS_INSIDE] if run.settings else []
+    return [*tool, "run", *added, *options, str(run.container["image"]), *run.argv, *named]
 
 
 def run_command(run: Run, tool: Sequence[str], old: ContainerTold | None) -> str:
@@ -88,6 +95,7 @@ def run_command(run: Run, tool: Sequence[str], old: ContainerTold | None) -> str
     words = [f"{name}={shlex.quote(value)}" for name, value in run.env.items()]
     command = " ".join([*words, shlex.join(run_argv(run, tool))])
     command = command.replace(f"--env-file {SECRETS}", '--env-file "$DIR/secrets"', 1) if run.secrets else command
+    command = command.replace(f"--mount {SETTINGS}", f'--mount "{BOUND}"', 1) if run.settings else command
     if run.workdir:
         command = f"cd {shlex.quote(run.workdir)} && {command}"
     if old is None:

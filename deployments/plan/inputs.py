@@ -88,6 +88,8 @@ class PlanInput:
     """What the server is given beside its command: name -> version."""
     secrets_lost: tuple[str, str] | None = None
     """Why the panel cannot open them, and what to do."""
+    secrets_odd: tuple[str, ...] = ()
+    """Those whose values docker compose cannot be given."""
     engine_version: str | Unknown | None = None
     """The one that is installed; None: nobody asked, for any is good."""
     flags: FlagCheck = NOT_CHECKED

@@ -6,19 +6,24 @@ Root keeps all of it. Any other login starts servers as itself, and raises no li
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from deployments.engines.base import Engine
 from deployments.plan.container_change import ContainerTold, container_change
 from deployments.plan.container_run import Run
 from deployments.plan.inputs import PlanInput, Recipe
 from deployments.plan.manager import Manager, ManagerKind, ancestors, is_wrapper
+from deployments.plan.passing import by_settings, variables_of
 from deployments.plan.serving import KnownLaunch, Serving
 from deployments.plan.unit_change import CannotChange, Change, UnitTold, Wanted, change_for, is_script
 from deployments.plan.ways import AUTO, NAMED, By, Way, unit_of
 from hosts.probe.frames import Unknown
 from hosts.probe.processes import Limit, Process, ProcessTable
+
+if TYPE_CHECKING:
+    from deployments.models import Revision
 
 SYSTEMD_RUN = ("systemd-run",)
 LINGER = "/var/lib/systemd/linger/"
@@ -61,6 +66,8 @@ class Start:
     """The one that is there, by its name."""
     writes: Change | None = None
     """What is written on the host first."""
+    gives: str = ""
+    """The directory there in which a service of compose finds its secrets."""
     blocked: str = ""
     """Why that way cannot be taken, as a sentence."""
     as_served: bool = False
@@ -84,6 +91,7 @@ class Start:
             "kept": self.kept.as_data,
             "writes": writes,
             **({"as_served": True} if self.as_served else {}),
+            **({"gives": self.gives} if self.gives else {}),
         }
 
 
@@ -181,8 +189,8 @@ def _through(asked: PlanInput, serving: Serving, way: Way, tool: tuple[str, ...]
     if isinstance(asked.starter, UnitTold) and asked.starter.output_unread:
         return replace(start, blocked=asked.starter.output_unread)
     try:
-        asks = replace(wanted(asked.new), secrets=bool(asked.secrets))
-        return replace(start, writes=what_to_write(asked.starter, asks))
+        asks = wanted(asked.new, engine=asked.engine, secrets=asked.secrets)
+        return replace(start, writes=what_to_write(asked.starter, asks), gives=_gives(asked, asked.starter))
     except CannotChange as problem:
         if _serves_just_that(asked, serving, asked.new):
             return replace(start, as_served=True)
@@ -212,12 +220,20 @@ def what_to_write(told: UnitTold | ContainerTold, wanted: Wanted) -> Change | No
     """None when it starts exactly that already. Raises CannotChange."""
     if isinstance(told, UnitTold):
         return change_for(told, wanted)
-    return container_change(told, wanted, compose=told.way.by == By.COMPOSE)
+    compose = told.way.by == By.COMPOSE
+    # Any other is given none (start_page.py).
+    return container_change(told, wanted if compose else replace(wanted, variables=(), settings=False), compose=compose)
 
 
-def wanted(new: Recipe) -> Wanted:
-    """What is to run."""
-    return Wanted(new.argv, new.env, new.workdir)
+def wanted(new: Recipe | Revision, *, engine: Engine, secrets: Collection[str]) -> Wanted:
+    """What is to run, with the secrets of these names."""
+    given, settings = variables_of(engine, secrets), by_settings(engine, secrets)
+    return Wanted(tuple(new.argv), new.env, new.workdir, given, settings)
+
+
+def _gives(asked: PlanInput, told: UnitTold | ContainerTold) -> str:
+    """A service of compose: where its secrets are put."""
+    return told.secrets_directory if asked.secrets and isinstance(told, ContainerTold) else ""
 
 
 def _systemd_run(asked: PlanInput) -> tuple[str, ...] | str:

@@ -9,7 +9,6 @@ from typing import Any
 from deployments.plan.container_change import ContainerTold
 from deployments.plan.container_run import DEPLOYMENT, Run
 from deployments.plan.inputs import PlanInput
-from deployments.plan.passing import API_KEY
 from deployments.plan.serving import Serving
 from deployments.plan.start import LIMITS, Kept, Start, run_of
 from deployments.plan.warnings import Cure, warning
@@ -66,20 +65,27 @@ def start_warnings(asked: PlanInput, serving: Serving, start: Start) -> list[dic
 
 
 def _secrets_lost(asked: PlanInput, start: Start) -> list[dict[str, Any]]:
-    """Neither a container that is there nor a service of compose is given any; of a docker run: passing.py."""
+    """A container that is there is given none any more; of a docker run: passing.py."""
     why = f"{asked.deployment} is not started without its secrets ({', '.join(sorted(asked.secrets))})."
     if not asked.secrets:
         return []
-    if start.way.by == By.UNIT and API_KEY in asked.secrets and asked.engine.api_key_setting:
-        text = (
-            f"{asked.engine.label} takes its API key from a file only, and {start.way.name} names none of the panel's."
-        )
-        todo = "Keep the key with the unit itself and remove it here, or choose another way under Edit."
-        return [warning(text, why, todo, blocks=True, cure=Cure.SETTINGS)]
-    if start.way.by in (By.CONTAINER, By.COMPOSE) or start.as_served:
+    if start.as_served:
         text = f"{start.way.name} starts the server in an environment of its own, so the secrets cannot be passed on."
         todo = "Keep them with the unit or container itself and remove them here, or choose another way under Edit."
         return [warning(text, why, todo, blocks=True, cure=Cure.SETTINGS)]
+    if start.way.by == By.CONTAINER:
+        text = (
+            f"What the container {start.way.name} gets was fixed when it was made, so the secrets cannot be passed on."
+        )
+        todo = (
+            "Write its docker run as a new revision: that is made anew at each start and gets them. Or keep them with "
+            "the container and remove them here."
+        )
+        return [warning(text, why, todo, blocks=True, cure=Cure.FLAGS)]
+    if start.way.by == By.COMPOSE and asked.secrets_odd:
+        text = f"The value of {asked.secrets_odd[0]} cannot be written so that docker compose reads it as it is."
+        todo = "Replace it by one without a backslash at its end or before a quotation mark."
+        return [warning(text, why, todo, blocks=True, cure=Cure.SECRETS)]
     return []
 
 

@@ -11,6 +11,7 @@ import posixpath
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from deployments.plan.passing import SETTINGS_FLAG
 from deployments.plan.unit_file import (
     WHOLE,
     UnitFile,
@@ -36,13 +37,20 @@ class Wanted:
     argv: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)
     workdir: str = ""
-    secrets: bool = False
-    """Is it given any? A unit reads them from a file of root's (``secrets_file_of``)."""
+    variables: tuple[str, ...] = ()
+    """Secrets that its environment is given. A unit reads them from a file of root's (``secrets_file_of``)."""
+    settings: bool = False
+    """Is it given the engine's own file, with its key?"""
 
 
 def secrets_file_of(unit: str) -> str:
     """Beside the drop-in that names it; systemd takes no notice of it by itself."""
     return f"/etc/systemd/system/{unit}.d/relaunch.secrets"
+
+
+def settings_file_of(unit: str) -> str:
+    """Beside it, for the user of the unit alone: the engine itself reads it."""
+    return f"/etc/systemd/system/{unit}.d/relaunch.settings.yaml"
 
 
 @dataclass(frozen=True)
@@ -115,7 +123,9 @@ def change_for(told: UnitTold, wanted: Wanted) -> Change | None:
             f"The files of {told.name} have been changed since systemd read them. Whoever did that has to run "
             "systemctl daemon-reload."
         )
-    asks = wanted.secrets and told.secrets_file not in unit.files
+    if wanted.settings:
+        wanted = _with_settings(told, wanted)
+    asks = bool(wanted.variables) and told.secrets_file not in unit.files
     unit = replace(unit, files=tuple(path for path in unit.files if path != told.secrets_file))
     environment = _environment(told, unit)
     try:
@@ -220,13 +230,25 @@ def _with_secrets(told: UnitTold) -> Change:
     return Change(told.drop_in, text=f"{before}\nEnvironmentFile={told.secrets_file}\n")
 
 
+def _with_settings(told: UnitTold, wanted: Wanted) -> Wanted:
+    """With the words that name the engine's own file."""
+    if told.of_login:
+        raise CannotChange(f"{told.name} is a unit of a login's own systemd, and the panel gives no secrets to those.")
+    if told.shown.get("DynamicUser") == "yes":
+        raise CannotChange(
+            f"{told.name} runs as a user that is made up at each start (DynamicUser=yes), so no file with its API key "
+            "can be for that user alone. Give it a User= of its own."
+        )
+    return replace(wanted, argv=(*wanted.argv, SETTINGS_FLAG, settings_file_of(told.name)))
+
+
 def is_script(runs: Sequence[str]) -> bool:
     """Does a command that begins so start the server by a script, which may make any flags of it?"""
     return bool(runs) and (posixpath.basename(runs[0]) in SHELLS or runs[0].endswith(".sh"))
 
 
 def _text(told: UnitTold, wanted: Wanted) -> str:
-    lines = [*HEAD, *([f"EnvironmentFile={told.secrets_file}"] if wanted.secrets else [])]
+    lines = [*HEAD, *([f"EnvironmentFile={told.secrets_file}"] if wanted.variables else [])]
     lines += [f"Environment={quoted_assignment(name, value)}" for name, value in wanted.env.items()]
     lines += [f"WorkingDirectory={wanted.workdir}"] if wanted.workdir else []
     lines += ["ExecStart=", f"ExecStart={' '.join(map(quoted_word, wanted.argv))}"]

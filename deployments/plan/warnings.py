@@ -234,7 +234,7 @@ def _secrets(asked: PlanInput, new: Recipe) -> list[dict[str, Any]]:
         return [warning(text, why, todo, blocks=True, cure=Cure.SECRETS)]
     reason = why_not_passed(asked.engine, new.argv, asked.secrets)
     if new.container:
-        reason = why_not_in_container(asked.engine, new.container["options"], asked.secrets)
+        reason = why_not_in_container(asked.engine, new.container["options"], asked.secrets, new.argv)
     if not reason:
         return []
     todo = "Start the engine itself in a new revision, or remove the secret on the deployment's page."

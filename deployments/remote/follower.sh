@@ -9,7 +9,7 @@ mkdir "$DIR/begun" || exit 0
 keep_exit() {
     printf '%s\n' "$1" > "$DIR/exit.new"
     mv "$DIR/exit.new" "$DIR/exit"
-    rm -f "$DIR/output" "$DIR/secrets"
+    rm -f "$DIR/output" "$DIR/secrets" "$DIR/settings.yaml"
 }
 
 # Nothing was started: say why where everybody looks for it.

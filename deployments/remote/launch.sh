@@ -25,7 +25,7 @@ forbid() {
 }
 
 forget_secrets() {
-    rm -rf "$1/secrets" "$1/settings.yaml" "/run/relaunch-${1##*/}"
+    rm -rf "$1/secrets" "$1/settings.yaml" "$1/inside.yaml" "/run/relaunch-${1##*/}"
 }
 
 # Text $2, if any, as file $1 of this launch; 0600 by the umask. printf is the shell's own: nothing of it is in argv.
@@ -144,7 +144,7 @@ taken*) tell_port "$(printf '%s\n' "$TRIED" | sed -n 's/^socket .* //p; s/^ss .*
 esac
 
 # Of a launch whose host went down before its wrapper could do this itself. None lives.
-rm -f "$BASE"/launches/*/secrets "$BASE"/launches/*/settings.yaml
+rm -f "$BASE"/launches/*/secrets "$BASE"/launches/*/settings.yaml "$BASE"/launches/*/inside.yaml
 for OLD in "$BASE"/launches/*; do rm -rf "/run/relaunch-${OLD##*/}"; done
 mkdir "$DIR" 2> /dev/null || refuse "cannot make $DIR: the disk may be full"
 { keep secrets "$SECRETS" && keep settings.yaml "$SETTINGS" && printf '%s' "$RUN" > "$DIR/run" && : > "$DIR/log" && printf '%s\n' "$LAUNCH" > "$BASE/live.new"; } 2> /dev/null &&

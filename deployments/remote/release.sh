@@ -34,9 +34,10 @@ server_lives() {
 # Everything of a launch but the log into which its server writes.
 strip() {
     for FILE in "$1"/* "$1"/.[!.]*; do
-        [ "$FILE" = "$1/log" ] || rm -rf "$FILE"
+        case $FILE in */log | */inside.yaml) ;; *) rm -rf "$FILE" ;; esac
     done
-    say kept log "$1/log"
+    [ ! -e "$1/inside.yaml" ] || say kept written "$1/inside.yaml"
+    [ ! -e "$1/log" ] || say kept log "$1/log"
 }
 
 release_launch() {
@@ -51,6 +52,7 @@ release_launch() {
             end_follower "$WRAPPER"
         fi
     done
+    if [ -e "$1/inside.yaml" ]; then NEEDED=1; rm -f "$1/log"; fi
     if [ -n "$NEEDED" ]; then KEPT=1; strip "$1"; else rm -rf "$1"; fi
 }
 

@@ -1,5 +1,6 @@
 # NAME: the unit. TOOL: how systemctl is called here. JOURNAL: how journalctl is. CHANGE: a file that is written first.
 # SECRETS_FILE: from which the unit reads its secrets; they come in a file of the launch. Empty: it is given none.
+# SETTINGS_FILE: the engine's own, with its key, for OWNER alone; it comes in a file of the launch, too.
 # LINES: those of an environment file, each NAME=value; TEXT: all of a drop-in, after which systemd reads its files.
 
 # Sets STATE, PID, RUN (of this start), CODE, KIND.
@@ -57,6 +58,14 @@ write_secrets() {
     SAID=$($AS_ROOT sh -c "$BY_ROOT_SECRETS" sh "$SECRETS_FILE" 2>&1 < "$GIVEN") && rm -f "$DIR/secrets"
 }
 
+BY_ROOT_SETTINGS='
+mkdir -p "${1%/*}" && umask 077 && cat > "$1.new" && chown "$2" "$1.new" && mv "$1.new" "$1"'
+write_settings() {
+    GIVEN=$DIR/settings.yaml
+    [ -e "$GIVEN" ] || { $AS_ROOT rm -f "$SETTINGS_FILE"; return 0; }
+    SAID=$($AS_ROOT sh -c "$BY_ROOT_SETTINGS" sh "$SETTINGS_FILE" "${OWNER:-root}" 2>&1 < "$GIVEN") && rm -f "$GIVEN"
+}
+
 look
 case $STATE in
 inactive | failed) ;;
@@ -65,6 +74,7 @@ esac
 BEFORE=$LAST:$SINCE
 case $OUTPUT in append:*) SIZE=$(wc -c 2> /dev/null < "${OUTPUT#*:}") ;; *) SIZE=0 ;; esac
 [ -z "$SECRETS_FILE" ] || write_secrets || fail "$SECRETS_FILE could not be written: $SAID"
+[ -z "$SETTINGS_FILE" ] || write_settings || fail "$SETTINGS_FILE could not be written: $SAID"
 [ -z "$CHANGE" ] || write_change || fail "$CHANGE could not be written: $SAID"
 $TOOL reset-failed -- "$NAME" > /dev/null 2>&1
 : > "$DIR/ordered"

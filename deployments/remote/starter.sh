@@ -18,6 +18,7 @@ trouble() {
 
 tell_unit() {
     TEXT=$(within $TOOL show -p LoadState -p NeedDaemonReload -p StandardOutput -p Type -p MainPID -p EnvironmentFiles \
+        -p User -p DynamicUser \
         -- "$NAME") || trouble "$TEXT"
     tell_text shown "$TEXT"
     FILES=$(printf '%s\n' "$TEXT" | sed -n 's/^EnvironmentFiles=\(.*\) (ignore_errors=.*$/\1/p')

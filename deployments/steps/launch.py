@@ -15,8 +15,8 @@ from deployments.engines.base import Engine
 from deployments.lifecycle import LIVE_LAUNCH, CheckStatus, EffectKind, LaunchState, StepState
 from deployments.models import JobStep, Launch
 from deployments.plan.collect import cards_of, measured_needs
-from deployments.plan.passing import in_env_file, in_environment, in_settings, in_unit_file
-from deployments.plan.ways import NAMED, By, Way
+from deployments.plan.passing import in_compose_file, in_env_file, in_environment, in_settings, in_unit_file
+from deployments.plan.ways import By, Way
 from deployments.remote import run as remote
 from deployments.remote.locks import lock_values, locked_by
 from deployments.remote.script import Said, Script
@@ -124,7 +124,7 @@ def _send(ctx: StepContext, row: Launch, *, mode: str) -> list[Said]:
             "host": ctx.host.name,
             "way": row.started_by,
             "writes": written_first(ctx) if mode == "start" else "",
-            "gives": secrets_file(row) if given else "",
+            "gives": secrets_file(ctx, row) if given else "",
         },
     )
     with ctx.link() as transport:
@@ -174,11 +174,13 @@ def _script(ctx: StepContext, row: Launch, *, mode: str, lock: bool, given: Sequ
 
 def _as_passed(engine: Engine, by: By, given: Sequence[tuple[str, str]]) -> tuple[str, str]:
     """The text of the launch's file of secrets, and of the engine's own; what is there already gets none."""
-    if by == By.RUN:
-        return in_env_file(engine, given), ""
-    if by == By.UNIT:
-        return in_unit_file(engine, given), ""
-    return ("", "") if by in NAMED else (in_environment(engine, given), in_settings(engine, given))
+    if by == By.CONTAINER:
+        return "", ""
+    written = {By.RUN: in_env_file, By.UNIT: in_unit_file, By.COMPOSE: in_compose_file}.get(by, in_environment)
+    try:
+        return written(engine, given), in_settings(engine, given)
+    except ValueError as problem:
+        raise StepFailed(str(problem), hint="Replace it on the deployment's page.") from problem
 
 
 def _why_nobody(ctx: StepContext, said: list[Said]) -> str:

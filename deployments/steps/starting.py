@@ -6,13 +6,14 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from deployments.models import Launch, Revision
+from deployments.models import Launch
 from deployments.plan.asking import as_root, ask_starter
 from deployments.plan.cards import CARDS_VARIABLE
 from deployments.plan.container_change import ContainerTold, find_argv, start_argv
 from deployments.plan.container_run import Run, run_command
-from deployments.plan.start import hash_of, what_to_write
-from deployments.plan.unit_change import CannotChange, Change, UnitTold, Wanted, secrets_file_of
+from deployments.plan.passing import variables_of
+from deployments.plan.start import hash_of, wanted, what_to_write
+from deployments.plan.unit_change import CannotChange, Change, UnitTold, secrets_file_of, settings_file_of
 from deployments.plan.ways import NAMED, By, Way, unit_of
 from deployments.remote.script import Said, follower, wrapper
 from deployments.steps.base import StepContext, StepFailed
@@ -50,10 +51,15 @@ def written_first(ctx: StepContext) -> str:
     return str((_start(ctx).get("writes") or {}).get("path", ""))
 
 
-def secrets_file(row: Launch) -> str:
-    """The file on the host in which a unit's secrets stay; empty where none do."""
+def secrets_file(ctx: StepContext, row: Launch) -> str:
+    """Where on the host a unit's or service's secrets stay; empty where none do."""
     way = Way.of(row.started_by or By.WRAPPER)
-    return secrets_file_of(way.name) if way.by == By.UNIT else ""
+    if way.by == By.COMPOSE:
+        return str(_start(ctx).get("gives", ""))
+    if way.by != By.UNIT:
+        return ""
+    engine, names = ctx.engine, row.requested.get("secrets", {})
+    return secrets_file_of(way.name) if variables_of(engine, names) else settings_file_of(way.name)
 
 
 def start_values(
@@ -70,7 +76,7 @@ def start_values(
             **_NO_PROCESS,
             "way": way.by,
             "program": "setsid",
-            "run": _follower(ctx, row, way, secrets=secrets) if starts else "",
+            "run": _follower(ctx, row, way, secrets=secrets, settings=settings) if starts else "",
         }
     kept = _start(ctx).get("kept", {})
     limits = kept.get("limits", {})
@@ -110,7 +116,7 @@ _NO_PROCESS = {
 """Of what a process of our own would get."""
 
 
-def _follower(ctx: StepContext, row: Launch, way: Way, *, secrets: bool) -> str:
+def _follower(ctx: StepContext, row: Launch, way: Way, *, secrets: bool, settings: bool) -> str:
     """The wrapper of a launch by a unit or container that is there.
 
     Raises StepFailed when it would do other than was approved.
@@ -122,8 +128,8 @@ def _follower(ctx: StepContext, row: Launch, way: Way, *, secrets: bool) -> str:
     if isinstance(told, Unknown):
         raise StepFailed(told.reason, hint="Look at it on the host, then start again.")
     if isinstance(told, ContainerTold) and container:
-        return _run(ctx, row, told, container, secrets=secrets)
-    change = _approved(ctx, told, row.revision, secrets=secrets)
+        return _run(ctx, row, told, container, secrets=secrets, settings=settings)
+    change = _approved(ctx, told, row)
     root = as_root(ctx, tool)
     values = {
         "TOOL": [*root, *tool],
@@ -135,14 +141,20 @@ def _follower(ctx: StepContext, row: Launch, way: Way, *, secrets: bool) -> str:
     if isinstance(told, ContainerTold):
         start = start_argv(told, [*root, *tool], change=change)
         find = find_argv(told, [*root, *tool])
-        more = {"OLD": told.name, "START": shlex.join(start), "FIND": shlex.join(find)}
+        own = told.secrets_directory if way.by == By.COMPOSE else ""
+        more = {"OLD": told.name, "START": shlex.join(start), "FIND": shlex.join(find), "SECRETS_DIR": own}
         return follower("container", {**values, **more})
     kept = "" if told.of_login else told.secrets_file
     journal = [*root, *(word.replace("systemctl", "journalctl") for word in tool)]
-    return follower("unit", {**values, "NAME": way.name, "JOURNAL": journal, "SECRETS_FILE": kept})
+    key = "" if told.of_login else settings_file_of(told.name)
+    owner = told.shown.get("User", "")
+    files = {"SECRETS_FILE": kept, "SETTINGS_FILE": key, "OWNER": owner}
+    return follower("unit", {**values, **files, "NAME": way.name, "JOURNAL": journal})
 
 
-def _run(ctx: StepContext, row: Launch, old: ContainerTold, container: Mapping[str, Any], *, secrets: bool) -> str:
+def _run(
+    ctx: StepContext, row: Launch, old: ContainerTold, container: Mapping[str, Any], *, secrets: bool, settings: bool
+) -> str:
     """The wrapper of a launch whose container is made for it."""
     assert row.revision is not None
     cards = ",".join(gpu.uuid for gpu in ctx.gpus)
@@ -156,6 +168,7 @@ def _run(ctx: StepContext, row: Launch, old: ContainerTold, container: Mapping[s
         launch=str(row.pk),
         cards=cards,
         secrets=secrets,
+        settings=settings,
     )
     root = as_root(ctx, (run.tool,))
     tool = [*root, run.tool]
@@ -166,6 +179,7 @@ def _run(ctx: StepContext, row: Launch, old: ContainerTold, container: Mapping[s
             "AS_ROOT": root,
             "CHANGE": "",
             "TEXT": "",
+            "SECRETS_DIR": "",
             "OLD": old.name,
             "START": run_command(run, tool, old if old.name else None),
             "FIND": shlex.join([*tool, "inspect", "-f", "{{.Id}}", run.name]),
@@ -173,10 +187,12 @@ def _run(ctx: StepContext, row: Launch, old: ContainerTold, container: Mapping[s
     )
 
 
-def _approved(ctx: StepContext, told: UnitTold | ContainerTold, revision: Revision, *, secrets: bool) -> Change | None:
+def _approved(ctx: StepContext, told: UnitTold | ContainerTold, row: Launch) -> Change | None:
     """What is to be written, looked at again: for the new revision exactly what the plan has shown."""
+    assert row.revision is not None
     try:
-        change = what_to_write(told, Wanted(tuple(revision.argv), revision.env, revision.workdir, secrets))
+        asks = wanted(row.revision, engine=ctx.engine, secrets=row.requested.get("secrets", {}))
+        change = what_to_write(told, asks)
     except CannotChange as problem:
         if _start(ctx).get("as_served"):  # the plan has seen that it starts just that
             return None

@@ -20,6 +20,8 @@ from deployments.models import Deployment, Launch, Profile, Revision
 from deployments.revision_forms import ProfileForm, RevisionForm
 from deployments.views.flagcheck import context as check_context
 from deployments.views.flagcheck import only_of_the_command, usual_host, wants_check
+from deployments.views.knobs import Knobs, asks_of_knobs, taken
+from deployments.views.knobs import context as knobs_context
 from deployments.views.revisions import is_number, revision_numbered
 from deployments.views.whatif import context as whatif_context
 
@@ -43,11 +45,12 @@ def profiles(request: HttpRequest) -> HttpResponse:
 @requires(Action.EDIT_PROFILE)
 def new(request: HttpRequest) -> HttpResponse:
     """The form of a new profile."""
-    form = ProfileForm(request.POST or None)
-    context = _with_check(request, form, {"form": form})
-    if request.method == "GET" or wants_check(request.POST):
+    knobs = taken(request.POST) if request.method == "POST" else Knobs()
+    form = ProfileForm(knobs.data)
+    context = _with_check(request, form, {"form": form}, knobs)
+    if _is_only_shown(request):
         return render(request, "deployments/profile_form.html", context)
-    if not form.is_valid():
+    if not form.is_valid() or knobs.refused:
         return render(request, "deployments/profile_form.html", context, status=422)
     head = {key: form.cleaned_data[key] for key in ("name", "engine", "description")}
     try:
@@ -66,12 +69,13 @@ def revise(request: HttpRequest, pk: int) -> HttpResponse:
     profile = get_object_or_404(Profile, pk=pk)
     base = revision_numbered(profile, request.GET.get("from")) or profile.newest
     deployment = _to_plan(profile, request.GET.get("plan"))
-    form = RevisionForm(request.POST or None, engine=profile.engine, initial=RevisionForm.from_revision(base))
+    knobs = taken(request.POST, profile.engine) if request.method == "POST" else Knobs()
+    form = RevisionForm(knobs.data, engine=profile.engine, initial=RevisionForm.from_revision(base))
     context = {"form": form, "profile": profile, "base": base, "deployment": deployment}
-    context = _with_check(request, form, context)
-    if request.method == "GET" or wants_check(request.POST):
+    context = _with_check(request, form, context, knobs)
+    if _is_only_shown(request):
         return render(request, "deployments/profile_form.html", context)
-    if not form.is_valid():
+    if not form.is_valid() or knobs.refused:
         return render(request, "deployments/profile_form.html", context, status=422)
     if _says_the_same(form.launch, base):
         messages.info(request, f"Nothing was changed, so no revision was made: {base} says the same.")
@@ -91,15 +95,21 @@ def _tell(request: HttpRequest, form: RevisionForm) -> None:
         messages.info(request, remark)
 
 
-def _with_check(request: HttpRequest, form: RevisionForm, context: dict[str, Any]) -> dict[str, Any]:
-    """The form's page with the check of its command line beside it."""
+def _is_only_shown(request: HttpRequest) -> bool:
+    """Is nothing to be saved?"""
+    return request.method == "GET" or wants_check(request.POST) or asks_of_knobs(request.POST)
+
+
+def _with_check(request: HttpRequest, form: RevisionForm, context: dict[str, Any], knobs: Knobs) -> dict[str, Any]:
+    """The form's page with the check of its command line and the settings that people change first beside it."""
     profile, deployment = context.get("profile"), context.get("deployment")
-    if request.method == "POST" and wants_check(request.POST):
+    if request.method == "POST" and _is_only_shown(request):
         only_of_the_command(form)
     engine = profile.engine if profile is not None else str(form["engine"].value() or "")
     label = ENGINES[engine].label if engine in ENGINES else engine
     found = check_context(request, form, engine=engine, usual=usual_host(profile, deployment))
-    return context | found | {"engine_label": label}
+    settings = knobs_context(knobs, engine_key=engine, command=str(form["command"].value() or ""))
+    return context | found | settings | {"engine_label": label}
 
 
 def _says_the_same(launch: dict[str, Any], base: Revision) -> bool:

@@ -52,6 +52,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("-l", "--label", action="append", default=[])
     run.add_argument("--entrypoint", default="")
     run.add_argument("-u", "--user", default="")
+    run.add_argument("--mount", action="append", default=[])
     for kept in ("-v", "--gpus", "--ipc", "--shm-size", "--device", "--ulimit", "--pull"):
         run.add_argument(kept, action="append", default=[], dest="kept")
     run.add_argument("image")
@@ -92,8 +93,9 @@ def main(words: list[str]) -> int:
         if asked.verb == "run":
             asked.env = [*_env_files(asked.env_file), *asked.env]
             made = {key: getattr(asked, key) for key in ("name", "restart", "image", "command", "env", "user")}
-            entrypoint = [asked.entrypoint] if asked.entrypoint else []
-            print(ask("run", **made, entrypoint=entrypoint, labels=dict(each.split("=", 1) for each in asked.label)))
+            made["entrypoint"] = [asked.entrypoint] if asked.entrypoint else []
+            made["binds"] = [_bind(each) for each in asked.mount]
+            print(ask("run", **made, labels=dict(each.split("=", 1) for each in asked.label)))
         elif asked.verb == "ps":
             _show(_filtered(ask("ps", all=asked.all), asked.filter), only_ids=asked.quiet)
         elif asked.verb == "image":
@@ -114,6 +116,14 @@ def main(words: list[str]) -> int:
         print(str(error), file=sys.stderr)
         return 1
     return 0
+
+
+def _bind(words: str) -> tuple[str, str]:
+    """Source and target of `type=bind,source=...,target=...,readonly`."""
+    parts = dict(each.partition("=")[::2] for each in words.split(","))
+    if parts.pop("type", "") != "bind" or parts.keys() != {"source", "target", "readonly"}:
+        raise RefusedError(f'invalid argument "{words}" for "--mount" flag')
+    return parts["source"], parts["target"]
 
 
 def _env_files(paths: list[str]) -> list[str]:

@@ -3,6 +3,7 @@
 import argparse
 import hashlib
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -49,18 +50,34 @@ def up(asked: argparse.Namespace, ask: Callable[..., Any]) -> None:
         command=wanted.get("command", []),
         entrypoint=wanted.get("entrypoint", []),
         user=wanted.get("user", ""),
-        env=[f"{key}={value}" for key, value in wanted.get("environment", {}).items()],
-        labels=labels,
+        env=[f"{key}={value}" for key, value in wanted["environment"].items()],
+        binds=[(each["source"], each["target"]) for each in wanted["volumes"]],
+        labels=wanted["labels"] | labels,
     )
 
 
 def _service(files: list[str], name: str) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    """What is said in several files is put together for environment, labels, env_file and volumes; `environment` wins
+    over `env_file`."""
+    found: dict[str, Any] = {"environment": {}, "labels": {}, "env_file": [], "volumes": []}
     for file in files:
         part = json.loads(Path(file).read_text(), object_hook=_interpolated)["services"].get(name, {})
-        environment = {**found.get("environment", {}), **part.get("environment", {})}
-        found = {**found, **part, "environment": environment}
-    return found
+        maps = {key: {**found[key], **part.get(key, {})} for key in ("environment", "labels")}
+        lists = {key: [*found[key], *part.get(key, [])] for key in ("env_file", "volumes")}
+        found = {**found, **part, **maps, **lists}
+    given = dict(pair for path in found.pop("env_file") for pair in env_file(path))
+    return {**found, "environment": {**given, **found["environment"]}}
+
+
+def env_file(path: str) -> list[tuple[str, str]]:
+    """NAME='value', in which only a quotation mark is escaped. Raises what the real one says of a file not there."""
+    try:
+        lines = Path(path).read_text().splitlines()
+    except FileNotFoundError:
+        print(f"env file {path} not found: stat {path}: no such file or directory", file=sys.stderr)
+        raise SystemExit(1) from None
+    pairs = (line.partition("=") for line in lines if line)
+    return [(name, value[1:-1].replace("\\'", "'")) for name, _, value in pairs]
 
 
 def _interpolated(pairs: dict[str, Any]) -> dict[str, Any]:

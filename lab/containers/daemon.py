@@ -1,5 +1,6 @@
 """The daemon: starts containers, starts them again as their policy says, stops them when it is asked to."""
 
+import itertools
 import json
 import os
 import secrets
@@ -20,7 +21,15 @@ GROUPS = Path("/sys/fs/cgroup/docker")
 LOGS = Path("/var/lib/docker/containers")
 FIRST_PAUSE, LONGEST_PAUSE, RESET_SECONDS = 0.1, 60.0, 10.0
 """Of the real one: it doubles the pause before each restart until a container has run for ten seconds."""
-ENTER = 'echo 0 > "$0"/cgroup.procs && exec "$@"'
+ENTER = """
+echo 0 > "$0"/cgroup.procs || exit 125
+while [ "$1" != -- ]; do
+    mount --bind "$1" "$2" && shift 2 || exit 125
+done
+shift
+exec "$@"
+"""
+"""Files are bound in the container's own mount namespace; what it has of files is otherwise the host's."""
 
 
 class NoError(Exception):
@@ -41,6 +50,8 @@ class Container:
     labels: dict[str, str] = field(default_factory=dict)
     user: str = ""
     """UID:GID, in numbers; empty: root."""
+    binds: list[list[str]] = field(default_factory=list)
+    """Source and target of each file that is bound into it."""
     started_at: str = ""
     log_start: int = 0
     status: int = 0
@@ -97,11 +108,22 @@ class Container:
         log = LOGS / self.id
         log.mkdir(parents=True, exist_ok=True)
         spaces = ["unshare", "--pid", "--mount", "--fork", "--kill-child=KILL", "--mount-proc"]
+        words = [*self.entrypoint, *self.command]
         with (log / "log").open("ab") as output, self.changed:
             self.log_start = output.tell()
             self.started_at = datetime.now(UTC).isoformat()
             self.shim = subprocess.Popen(
-                [*spaces, "sh", "-c", ENTER, str(self.group), *self._as_user(), *self.entrypoint, *self.command],
+                [
+                    *spaces,
+                    "sh",
+                    "-c",
+                    ENTER,
+                    str(self.group),
+                    *itertools.chain(*self.binds),
+                    "--",
+                    *self._as_user(),
+                    *words,
+                ],
                 env={**os.environ, **dict(each.split("=", 1) for each in self.env)},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -208,6 +230,14 @@ class Daemon:
         return container.told()
 
     def _run(self, asked: dict[str, Any]) -> str:
+        for source, target in asked["binds"]:
+            if not Path(source).exists():
+                raise NoError(
+                    'Error response from daemon: invalid mount config for type "bind": '
+                    f"bind source path does not exist: {source}"
+                )
+            Path(target).parent.mkdir(parents=True, exist_ok=True)
+            Path(target).touch()
         made = Container(
             secrets.token_hex(32),
             asked["name"] or secrets.token_hex(4),
@@ -218,6 +248,7 @@ class Daemon:
             asked["env"],
             asked["labels"],
             asked["user"],
+            [list(each) for each in asked["binds"]],
         )
         if any(each.name == made.name for each in self.containers.values()):
             raise NoError(f'Error response from daemon: Conflict. The container name "/{made.name}" is already in use.')

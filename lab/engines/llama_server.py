@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from lab.engines.ledger import note_start
+from lab.engines.llama_words import PRINTS, tell
 from lab.gpus import hold
 
 DEFAULT_MIB = "6000"
@@ -53,6 +54,8 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main() -> None:
     """Serve until SIGTERM (exit 0). Port taken, model missing, no memory: exit 1 with llama.cpp's last line."""
+    if asked := next((word for word in sys.argv[1:] if word in PRINTS), ""):
+        tell(asked)
     args = build_parser().parse_args()
     note_start("llama-server", port=args.port)
     _check_port(args.host, args.port)

@@ -15,6 +15,19 @@ def rows(left: str, right: str) -> list[tuple[str, str | None, str | None]]:
 
 
 @pytest.mark.parametrize(
+    ("path", "ours"),
+    [
+        ("/etc/systemd/system/chat.service.d/relaunch.settings.yaml", True),
+        ("/run/relaunch/settings.yaml", True),
+        ("/root/.relaunch/1/2/launches/3/settings.yaml", True),
+        ("/srv/settings.yaml", False),
+    ],
+)
+def test_where_its_key_is_is_no_setting_of_anybody(path: str, ours: bool) -> None:
+    assert ("--config" in found_settings(["sglang", "serve", "--config", path])) is not ours
+
+
+@pytest.mark.parametrize(
     ("left", "right", "differ"),
     [
         ("x --tp 2", "x --tp-size 2", []),

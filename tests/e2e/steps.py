@@ -95,6 +95,16 @@ def adopt(page: Page, *, host: str, port: int, name: str) -> None:
     page.wait_for_url(re.compile(r"/deployments/\d+/$"))
 
 
+def set_secret(page: Page, *, what: str, value: str) -> None:
+    """From a deployment's page, and back to it."""
+    page.goto(f"{page.url}secrets/")
+    page.get_by_label("What is it?").select_option(value=what)
+    page.get_by_label("Value", exact=True).fill(value)
+    page.get_by_role("button", name="Set the secret").click()
+    page.wait_for_url(re.compile(r"/deployments/\d+/$"))
+    expect(main(page)).to_contain_text(f"{what} is set.")
+
+
 def restart_with(page: Page, *flags: str, reason: str, way_back: bool = True) -> None:
     """From a deployment's page: its newest flags and these behind them, to the plan that waits for an approval."""
     main(page).get_by_role("link", name=re.compile("^(Restart|Start)…")).click()

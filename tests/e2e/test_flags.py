@@ -82,6 +82,15 @@ def test_a_flag_is_looked_up_while_its_name_is_written_and_added(page: Page, gpu
     expect(page.get_by_label("Command line")).to_have_value(re.compile("--context-length 8192"))
 
 
+def test_the_real_llama_server_is_asked_for_its_help(page: Page, gpu1: Host) -> None:
+    check(page, "/lab/bin/llama-server -m /models/tiny.gguf --ctx-sise 512 --spec-type draft-mtp")
+    findings = page.locator("#flags")
+    read = re.compile(r"^\s*llama-server \(llama.cpp\) on gpu1: 2\d\d flags, read from its help text")
+    expect(findings.locator("p").filter(has_text=read)).to_be_visible(timeout=90_000)
+    expect(findings.locator(".findings li")).to_have_count(1)
+    expect(findings.locator(".findings li")).to_contain_text("Did you mean --ctx-size?")
+
+
 def test_without_javascript_the_button_does_the_same(
     page: Page, browser: Browser, panel: RunningPanel, gpu1: Host
 ) -> None:

@@ -9,6 +9,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.e2e import steps
 from tests.e2e.conftest import RunningPanel
+from tests.e2e.looking import AXE, RUN_AXE, SERIOUS
 
 pytestmark = [pytest.mark.lab, pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -75,3 +76,35 @@ def test_a_profile_is_pasted_cloned_exported_and_brought_back(plain: Page, tmp_p
     plain.get_by_role("button", name="Compare").click()
     expect(plain.locator("h1")).to_have_text("docker-back r1 and docker r1")
     expect(steps.main(plain)).to_contain_text("No difference.")
+
+
+def test_what_people_change_first_and_the_command_line_follow_each_other(page: Page) -> None:
+    page.goto("/profiles/new/")
+    page.get_by_label("Engine", exact=True).select_option("sglang")
+    settings, command = page.locator("#knobs"), page.get_by_label("Command line")
+    settings.get_by_label("Model").fill("/models/qwen-27b")
+    settings.get_by_label("Cards to split over").fill("2")
+    settings.get_by_label("Context").fill("128K")
+    settings.get_by_label("KV cache").select_option("bf16")
+    for flag in ("--model-path /models/qwen-27b", "--tp-size 2", "--context-length 131072", "--kv-cache-dtype bf16"):
+        expect(command).to_have_value(re.compile(re.escape(flag)))
+    expect(settings.get_by_label("Context")).to_have_value("131072")
+
+    command.fill(command.input_value().replace("131072", "4096"))
+    command.blur()
+    expect(settings.get_by_label("Context")).to_have_value("4096")
+    settings.get_by_label("Memory fraction").fill("9")
+    settings.get_by_label("Memory fraction").blur()
+    expect(settings).to_contain_text("less than or equal to 1")
+    expect(settings.get_by_label("Memory fraction")).to_have_value("9")
+    settings.get_by_label("Memory fraction").fill("0.9")
+    page.get_by_label("Name", exact=True).fill("by-settings")
+    page.evaluate(AXE.read_text())
+    assert not [found["id"] for found in page.evaluate(RUN_AXE) if found["impact"] in SERIOUS]
+    page.get_by_role("button", name="Create the profile").click()
+    page.wait_for_url(re.compile(r"/profiles/\d+/$"))
+    shown = " ".join(page.locator("#command").inner_text().replace("\\\n", " ").split())
+    assert shown == (
+        "python3 -m sglang.launch_server --model-path /models/qwen-27b --host 0.0.0.0 --tp-size 2 "
+        "--context-length 4096 --kv-cache-dtype bf16 --mem-fraction-static 0.9"
+    )

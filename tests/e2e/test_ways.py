@@ -87,6 +87,32 @@ def test_a_flag_is_changed_in_the_browser(page: Page, machine: Machine, way: str
     expect(plan).not_to_contain_text("edited, not applied")
 
 
+KEY = "plain-horse-battery-7"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("way", "transport", "user"), [("unit", "pct", starters.LLM), ("compose", "ssh", starters.LLM)]
+)
+def test_a_key_is_set_in_the_browser(page: Page, machine: Machine, way: str, transport: str, user: str) -> None:
+    port, name = next(_ports), f"key-{way}"
+    before = starters.start(machine, way, port=port, user=user)
+    steps.adopt(page, host=host_of(way, transport), port=port, name=name)
+    steps.set_secret(page, what="API key", value=KEY)
+
+    steps.restart_with(page, *FLAG, reason="only for those who have the key")
+    plan = steps.main(page)
+    expect(plan).to_contain_text(WAYS[way])
+    assert KEY not in page.content()
+    steps.approve_and_wait(page, kind="restart")
+    shown = plan.get_by_text("Refuses requests without its API key")
+    expect(shown.first).to_be_visible()
+    expect(plan).to_contain_text("status 401")
+    now = wait_for_server(Place(None, machine), port)  # type: ignore[arg-type]
+    assert now.cmdline[-2] == "--config" and KEY not in "".join(now.cmdline) and now.lab_pid != before.lab_pid
+    assert KEY not in page.content()
+
+
 def check_the_new_server(machine: Machine, way: str, *, port: int, user: str, before: Process) -> None:
     """On the machine itself: another process, with the flag, of the same user, kept alike; the old one is gone."""
     place = Place(None, machine)  # type: ignore[arg-type]

@@ -1,23 +1,31 @@
 """A revision that is a `docker run`: a container is made for each start, with everything as it says."""
 
+from collections.abc import Sequence
+
 import pytest
 
 from deployments import services
 from deployments.lifecycle import JobKind
-from deployments.models import Deployment, Revision
+from deployments.models import Check, Deployment, Revision
+from deployments.plan.passing import API_KEY
 from tests.managers.keepers import adopted, run, start_container, start_docker, wait_for_server
 from tests.managers.test_container_start import pid_of
 from tests.managers.test_transient import rows_of
 from tests.support.panel import Panel
 from tests.support.story import HASTE, Place, Story, launch_of, log_of, sglang, told
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(240)]
 
 
-def docker_run(deployment: Deployment, *flags: str) -> Revision:
+def docker_run(deployment: Deployment, *flags: str, options: Sequence[str] = ()) -> Revision:
     """The deployment's server in a container `chat`."""
     variables = [word for name, value in HASTE.items() for word in ("-e", f"{name}={value}")]
-    container = {"tool": "docker", "image": "sglang", "options": ["--name", "chat", "--ipc", "host", *variables]}
+    container = {
+        "tool": "docker",
+        "image": "sglang",
+        "options": ["--name", "chat", "--ipc", "host", *variables, *options],
+    }
     before = deployment.revision
     argv = [word.replace("{port}", str(before.port)) for word in sglang(*flags, cards=2)]
     number = deployment.profile.newest.number + 1
@@ -69,6 +77,32 @@ def test_its_secrets_come_by_a_file_that_is_gone_when_it_serves(story: Story, wi
     files = [each for each in with_systemd.machine.seen(launch.directory).rglob("*") if each.is_file()]
     assert not [each for each in files if value.encode() in each.read_bytes()] and files
     assert value not in told(job)
+
+
+@pytest.mark.slow
+def test_its_api_key_is_bound_into_it_and_stays_as_long_as_docker_may_need_it(
+    story: Story, with_systemd: Place
+) -> None:
+    deployment = adopted(story, with_systemd)
+    start_docker(with_systemd)
+    key = "plain-horse-battery-9"
+    services.set_secret(deployment, name=API_KEY, value=key, actor=story.actor, address="")
+
+    job = story.run_job(deployment, JobKind.START, revision=docker_run(deployment, options=["--user", "65534:65534"]))
+
+    assert Check.objects.get(step__job=job, key="api key").value == "status 401", told(job)
+    launch = launch_of(job)
+    cmdline = with_systemd.machine.seen(f"/proc/{launch.pid}/cmdline").read_text()
+    assert cmdline.endswith("--config\0/run/relaunch/settings.yaml\0") and key not in cmdline
+    directory = with_systemd.machine.seen(launch.directory)
+    assert directory.stat().st_mode & 0o777 == 0o700 and (directory / "inside.yaml").exists()
+    assert not with_systemd.machine.seen("/run/relaunch/settings.yaml").read_text(), "only inside of the container"
+    assert key not in told(job)
+
+    run(with_systemd, "docker stop chat; docker start chat")
+    wait_for_server(with_systemd, deployment)
+    story.run_job(deployment, JobKind.STOP)
+    until(lambda: not (directory / "inside.yaml").exists(), seconds=10, what="it is taken away")
 
 
 @pytest.mark.slow

@@ -7,8 +7,9 @@ import pytest
 
 from deployments import releasing, services
 from deployments.lifecycle import JobKind, JobState
-from deployments.models import Deployment, Effect
-from lab.tree import LOGIN
+from deployments.models import Check, Deployment, Effect
+from deployments.plan.passing import API_KEY
+from lab.tree import LOGIN, LOGIN_ID
 from tests.managers.keepers import UNITS, adopted, lives, run, start_docker, wait_for_server
 from tests.managers.test_transient import group_of, rows_of
 from tests.support.panel import Panel
@@ -170,6 +171,31 @@ def test_its_secrets_come_by_a_file_of_root_that_the_unit_reads(story: Story, wi
 
     services.remove_secret(deployment, name="HF_TOKEN", actor=story.actor, address="")
     assert b"HF_TOKEN" not in restart() and file.read_bytes() == b""
+
+
+@pytest.mark.slow
+def test_the_api_key_of_an_engine_that_reads_a_file_is_for_the_unit_s_user_alone(
+    story: Story, with_systemd: Place
+) -> None:
+    deployment = adopted(story, with_systemd)
+    write_unit(with_systemd, shlex.join(command(deployment)), more=f"User={LOGIN}\n")
+    wait_for_server(with_systemd, deployment)
+    path = f"{UNITS}/chat.service.d/relaunch.settings.yaml"
+    file, key = with_systemd.machine.seen(path), "plain-horse-battery-9"
+    services.set_secret(deployment, name=API_KEY, value=key, actor=story.actor, address="")
+    for _ in range(2):  # the second time it is told of it already
+        job = story.run_job(deployment)
+        assert Check.objects.get(step__job=job, key="api key").value == "status 401", told(job)
+        assert (file.stat().st_mode & 0o777, file.stat().st_uid) == (0o600, LOGIN_ID)
+        cmdline = with_systemd.machine.seen(f"/proc/{launch_of(job).pid}/cmdline").read_text()
+        assert key not in cmdline and cmdline.endswith(f"--config\0{path}\0")
+        assert not with_systemd.machine.seen(f"{launch_of(job).directory}/settings.yaml").exists()
+        assert key not in told(job)
+    assert releasing.written_files(deployment) == [f"{UNITS}/chat.service.d/relaunch.conf", path]
+
+    services.remove_secret(deployment, name=API_KEY, actor=story.actor, address="")
+    job = story.run_job(deployment)
+    assert not file.exists() and "--config" not in one_server(with_systemd, deployment.port).process.cmdline
 
 
 @pytest.mark.slow

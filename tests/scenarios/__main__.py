@@ -8,8 +8,8 @@ import pytest
 
 from tests.scenarios.register import TITLES
 
-ALL = ("tests/scenarios", "tests/e2e/test_scenarios.py")
-"""Those of the estimate are told in a browser too."""
+ALL = ("tests/scenarios", "tests/e2e/test_scenarios.py", "tests/e2e/test_engine_scenarios.py")
+"""Those of the estimate and of the engines are told in a browser too."""
 NUMBER = re.compile(r"::test_scenario_(\d\d)_")
 
 

@@ -5,10 +5,19 @@ from __future__ import annotations
 import re
 
 from deployments.engines.base import Engine
+from deployments.engines.knob import CONTEXT, MODEL, PORT, PRECISION, Knob
 from deployments.engines.llama_server.bench import BENCH
 from deployments.engines.llama_server.effective import ALIASES, PAGES, effective
 from deployments.engines.llama_server.progress import STAGES
 from deployments.engines.llama_server.signatures import SIGNATURES
+
+KNOBS = {
+    MODEL: Knob((("-m", "--model"),)),
+    CONTEXT: Knob((("-c", "--ctx-size"),)),
+    PRECISION: Knob((("-ctk", "--cache-type-k"), ("-ctv", "--cache-type-v")), ("f16", "bf16", "q8_0", "q4_0")),
+    PORT: Knob((("--port",),)),
+}
+"""It splits a model over all cards that it sees, and takes no share of their memory."""
 
 LLAMA_SERVER = Engine(
     key="llama_server",
@@ -27,6 +36,8 @@ LLAMA_SERVER = Engine(
     pages=PAGES,
     aliases=ALIASES,
     configuration=effective,
+    knobs=KNOBS,
+    first_command=("llama-server", "-m", "{model}", "--host", "0.0.0.0"),
     bench=BENCH,
     signatures=SIGNATURES,
     stages=STAGES,

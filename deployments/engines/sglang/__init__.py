@@ -5,10 +5,20 @@ from __future__ import annotations
 import re
 
 from deployments.engines.base import Engine
+from deployments.engines.knob import CARDS, CONTEXT, FRACTION, MODEL, PORT, PRECISION, Knob
 from deployments.engines.sglang.bench import BENCH
 from deployments.engines.sglang.effective import ALIASES, PAGES, effective
 from deployments.engines.sglang.progress import STAGES
 from deployments.engines.sglang.signatures import SIGNATURES
+
+KNOBS = {
+    MODEL: Knob((("--model-path", "--model"),)),
+    CARDS: Knob((("--tp-size", "--tensor-parallel-size", "--tp"),)),
+    CONTEXT: Knob((("--context-length",),)),
+    FRACTION: Knob((("--mem-fraction-static",),)),
+    PRECISION: Knob((("--kv-cache-dtype",),), ("bf16", "fp8_e4m3", "fp8_e5m2")),
+    PORT: Knob((("--port",),)),
+}
 
 SGLANG = Engine(
     key="sglang",
@@ -33,6 +43,8 @@ SGLANG = Engine(
     pages=PAGES,
     aliases=ALIASES,
     configuration=effective,
+    knobs=KNOBS,
+    first_command=("python3", "-m", "sglang.launch_server", "--model-path", "{model}", "--host", "0.0.0.0"),
     bench=BENCH,
     signatures=SIGNATURES,
     stages=STAGES,

@@ -5,10 +5,20 @@ from __future__ import annotations
 import re
 
 from deployments.engines.base import Engine
+from deployments.engines.knob import CARDS, CONTEXT, FRACTION, MODEL, PORT, PRECISION, Knob
 from deployments.engines.vllm.bench import BENCH
 from deployments.engines.vllm.effective import ALIASES, PAGES, effective
 from deployments.engines.vllm.progress import STAGES
 from deployments.engines.vllm.signatures import SIGNATURES
+
+KNOBS = {
+    MODEL: Knob((("--model",),)),
+    CARDS: Knob((("--tensor-parallel-size", "-tp"),)),
+    CONTEXT: Knob((("--max-model-len",),)),
+    FRACTION: Knob((("--gpu-memory-utilization",),)),
+    PRECISION: Knob((("--kv-cache-dtype",),), ("bfloat16", "fp8", "fp8_e4m3", "fp8_e5m2")),
+    PORT: Knob((("--port",),)),
+}
 
 VLLM = Engine(
     key="vllm",
@@ -27,6 +37,8 @@ VLLM = Engine(
     pages=PAGES,
     aliases=ALIASES,
     configuration=effective,
+    knobs=KNOBS,
+    first_command=("vllm", "serve", "{model}", "--host", "0.0.0.0"),
     bench=BENCH,
     signatures=SIGNATURES,
     stages=STAGES,

@@ -1,6 +1,6 @@
 """Run an engine's own argument parser with everything stubbed that it imports, and print what it holds as JSON.
 
-    python stubbed.py DIRECTORY sglang
+    python stubbed.py DIRECTORY [help]
 
 The independent count: the engine's own code and Python's ``argparse`` make the list here, no reader of ours. Needs
 neither torch nor a card: what is not in REAL is an object that agrees to everything.
@@ -108,12 +108,15 @@ def _keys_in(text: str) -> list[str]:
 
 
 def main() -> None:
-    """Print ``[{names, takes, type, choices, required}]``."""
+    """Print ``[{names, takes, type, choices, required}]``; with ``help`` what ``--help`` prints."""
     sys.meta_path.insert(0, Stubs(Path(sys.argv[1])))
     from sglang.srt.server_args import ServerArgs  # type: ignore[import-not-found]
 
     parser = argparse.ArgumentParser()
     ServerArgs.add_cli_args(parser)
+    if sys.argv[2:] == ["help"]:
+        parser.print_help()
+        return
     print(json.dumps([_plain(action) for action in parser._actions if "--help" not in action.option_strings]))
 
 

@@ -25,6 +25,14 @@ usage: llama-server [options]
 
 ----- sampling params -----
 
+-Cr,   --cpu-range lo-hi                range of CPUs for affinity
+-dev,  --device <dev1,dev2,..>          comma-separated list of devices to use for offloading
+--spec-type none,draft-mtp,...          comma-separated list of types of speculative decoding
+--control-vector-layer-range START END
+                                        layer range to apply the control vector(s) to
+--draft, --draft-n N                    the argument has been removed. use --spec-draft-n-max or
+                                        --spec-ngram-mod-n-max
+-dt,   --defrag-thold N                 KV cache defragmentation threshold (DEPRECATED)
 --samplers SAMPLERS                     samplers that will be used for generation in the order
 """
 
@@ -57,12 +65,16 @@ def test_what_llama_server_prints() -> None:
     flags = {flag.name: flag for flag in flags_of_help(LLAMA, engine="llama_server")}
     assert {name: flag.takes for name, flag in flags.items()} == {
         "--help": "0", "--threads": "1", "--flash-attn": "1", "--cache-type-k": "1", "--split-mode": "1",
-        "--no-mmap": "0", "--override-tensor": "1", "--samplers": "1",
+        "--no-mmap": "0", "--override-tensor": "1", "--cpu-range": "1", "--device": "1", "--spec-type": "1",
+        "--control-vector-layer-range": "2", "--draft": "1", "--defrag-thold": "1", "--samplers": "1",
     }  # fmt: skip
     assert flags["--help"].names == ("-h", "--help", "--usage")
     assert flags["--threads"].names == ("-t", "--threads") and flags["--threads"].default == "-1"
     assert "LLAMA_ARG_THREADS" in flags["--threads"].help
     assert flags["--flash-attn"].choices == ("on", "off", "auto")
+    assert flags["--device"].choices is None, "these are no names of devices"
+    assert flags["--draft"].refused.endswith("use --spec-draft-n-max or --spec-ngram-mod-n-max")
+    assert flags["--defrag-thold"].deprecated and not flags["--samplers"].deprecated
     assert flags["--split-mode"].choices == ("none", "layer", "row")
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from deployments.catalogue import script
+from deployments.catalogue.help_text import flags_of_help
 from deployments.catalogue.model import Catalogue, catalogue_from
 from deployments.catalogue.program import Program, program_of
 from deployments.catalogue.validate import check
@@ -18,6 +19,7 @@ from tests.deployments.catalogue.wheels import unpacked
 
 pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(900)]
 STUBBED = Path(__file__).parent / "stubbed.py"
+PRINTED = Path(__file__).parent / "printed.py"
 MOST_SECONDS, MOST_MIB = 1.0, 100
 COMMANDS = {"sglang": "-m sglang.launch_server", "vllm": "-m vllm.entrypoints.openai.api_server"}
 RELEASES = [("sglang", "0.5.9"), ("sglang", "0.5.11"), ("sglang", "0.5.23"), ("vllm", "0.19.1")]
@@ -45,13 +47,18 @@ def catalogue(engine: str, version: str) -> Catalogue:
 
 def by_the_engine_itself(version: str) -> dict[tuple[str, ...], dict[str, Any]]:
     """Names -> what SGLang's own code tells ``argparse``, with all its imports stubbed."""
-    paths = [str(unpacked("msgspec", everything=True))]
+    return {tuple(one["names"]): one for one in json.loads(by_stubs(version))}
+
+
+def by_stubs(version: str, *words: str, **env: str) -> str:
+    """What SGLang's own code prints so."""
+    paths = {"PYTHONPATH": str(unpacked("msgspec", everything=True))}
     done = subprocess.run(
-        [sys.executable, "-B", str(STUBBED), str(unpacked("sglang", version))],
-        capture_output=True, text=True, timeout=120, check=False, env={"PYTHONPATH": ":".join(paths)},
+        [sys.executable, "-B", str(STUBBED), str(unpacked("sglang", version)), *words],
+        capture_output=True, text=True, timeout=120, check=False, env=paths | env,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
-    return {tuple(one["names"]): one for one in json.loads(done.stdout)}
+    return done.stdout
 
 
 @pytest.mark.parametrize(("version", "spellings"), [("0.5.9", 341), ("0.5.11", 384), ("0.5.23", 547)])
@@ -146,3 +153,49 @@ def fields_of(file: Path, begin: str, end: str) -> set[str]:
 def test_what_vllm_refuses(words: str, flags: list[str]) -> None:
     found = check(words.split(), catalogue("vllm", "0.19.1"))
     assert [one.flag for one in found if one.stops] == flags
+
+
+@pytest.mark.parametrize("version", ["0.5.9", "0.5.11", "0.5.23"])
+def test_sglang_s_help_tells_the_same_as_its_source(version: str) -> None:
+    """Printed by SGLang's own parser, as wide as it is asked for on a host."""
+    source = catalogue("sglang", version)
+    text = by_stubs(version, "help", COLUMNS="160")
+    told = {name: flag for flag in flags_of_help(text, engine="sglang") for name in flag.names}
+    hidden = {name for name, flag in source.by_name.items() if name not in told}
+    assert hidden == HIDDEN.get(version, set()) and set(told) - set(source.by_name) == {"-h", "--help"}
+    for name, flag in source.by_name.items():
+        if name in hidden:
+            continue
+        assert told[name].takes == flag.takes, name
+        choices = set(map(str, flag.choices or ()))
+        assert set(told[name].choices or ()) in (choices, set()), name
+        assert bool(told[name].help) >= bool(flag.help), name
+    given = sum(bool(flag.choices) for flag in source.by_name.values())
+    assert sum(bool(flag.choices) for flag in told.values()) > given - 6
+
+
+HIDDEN = {"0.5.23": {"--forward-pass-metrics-ipc-name", "--forward-pass-metrics-worker-id"}}
+"""What argparse is told to leave out of the help."""
+
+
+def test_vllm_s_help_tells_the_same_as_its_source() -> None:
+    """Printed by vLLM's own parser and formatter; its arguments are those that were read from its source."""
+    source = catalogue("vllm", "0.19.1")
+    told = {name: flag for flag in flags_of_help(printed_by_vllm(source), engine="vllm") for name in flag.names}
+    assert set(source.by_name) | {"-h", "--help"} == set(told)
+    for name, flag in source.by_name.items():
+        assert told[name].takes == flag.takes, name
+        if flag.takes == "1":
+            assert set(told[name].choices or ()) == set(map(str, flag.choices or ())), name
+    assert told["--kv-cache-dtype"].default == "auto"
+
+
+def printed_by_vllm(source: Catalogue) -> str:
+    arguments = [flag.plain() for flag in source.flags]
+    place = unpacked("vllm", "0.19.1") / "vllm/utils/argparse_utils.py"
+    done = subprocess.run(
+        [sys.executable, "-B", str(PRINTED), str(place)],
+        input=json.dumps(arguments), capture_output=True, text=True, timeout=60, check=False, env={"COLUMNS": "160"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout

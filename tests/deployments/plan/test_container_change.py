@@ -15,6 +15,7 @@ from deployments.plan.container_change import (
     start_argv,
 )
 from deployments.plan.container_run import Run, run_argv, run_command
+from deployments.plan.passing import SETTINGS_INSIDE
 from deployments.plan.unit_change import CannotChange, Change, Wanted
 from deployments.plan.ways import By, Way
 from hosts.probe.frames import Unknown
@@ -90,6 +91,35 @@ def test_a_service_gets_a_file_more(wanted: Wanted, service: dict[str, Any]) -> 
     change = container_change(told(), wanted, compose=True)
     assert change is not None and change.path == "/srv/llm/relaunch.chat.yaml"
     assert json.loads(change.text) == {"services": {"chat": service}}
+
+
+SECRETS = "/srv/llm/relaunch.chat.secrets"
+
+
+def test_a_service_is_given_secrets_by_files_that_only_who_makes_it_reads() -> None:
+    wanted = Wanted(SERVE, variables=("HF_TOKEN",), settings=True)
+    change = container_change(told(), wanted, compose=True)
+    assert change is not None
+    bound = {"type": "bind", "source": f"{SECRETS}/settings.yaml", "target": SETTINGS_INSIDE, "read_only": True}
+    assert json.loads(change.text)["services"]["chat"] == {
+        "command": ["serve", "m", "--config", SETTINGS_INSIDE],
+        "labels": {"relaunch.secrets": "HF_TOKEN,--config"},
+        "env_file": [f"{SECRETS}/environment"],
+        "volumes": [bound],
+    }
+    named = {**LABELS, "relaunch.secrets": "HF_TOKEN,--config"}
+    again = told(
+        Args=["serve", "m", "--config", SETTINGS_INSIDE], Config={"Labels": named, "Env": ["A=b=c", "HF_TOKEN=x"]}
+    )
+    assert container_change(again, wanted, compose=True) is None, "it is given just these already"
+    without = container_change(again, Wanted(SERVE), compose=True)
+    assert without is not None and json.loads(without.text)["services"]["chat"] == {"command": ["serve", "m"]}
+
+
+def test_a_variable_that_the_service_sets_itself_is_named() -> None:
+    own = told(Config={"Env": ["HF_TOKEN=x"]})
+    with pytest.raises(CannotChange, match="sets HF_TOKEN itself"):
+        container_change(own, Wanted(SERVE, variables=("HF_TOKEN",)), compose=True)
 
 
 def test_a_container_alone_cannot_be_changed() -> None:

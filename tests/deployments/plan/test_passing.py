@@ -2,20 +2,24 @@
 
 import shlex
 import subprocess
+from pathlib import Path
 
 import pytest
 
 from deployments.engines.registry import ENGINES
 from deployments.plan.passing import (
     API_KEY,
+    in_compose_file,
     in_env_file,
     in_environment,
     in_settings,
     in_unit_file,
+    is_odd_for_compose,
     why_not_in_container,
     why_not_passed,
 )
 from deployments.plan.unit_file import read_environment
+from lab.containers.compose import env_file
 
 SECRETS = [(API_KEY, "key-'\"\\$x-1"), ("HF_TOKEN", 'it\'s-a-$HOME-`id`-"x"')]
 LAUNCH = ["/opt/venv/bin/python", "-m", "sglang.launch_server", "--model-path", "/models/my model"]
@@ -71,7 +75,7 @@ def test_a_unit_reads_exactly_the_values() -> None:
     [
         ("vllm", ["-e", "OTHER=HF_TOKEN"], [API_KEY, "HF_TOKEN"], ""),
         ("sglang", [], ["HF_TOKEN"], ""),
-        ("sglang", [], [API_KEY], "from a file only"),
+        ("sglang", [], [API_KEY], "does not start SGLang itself"),
         ("vllm", ["-e", "HF_TOKEN=x"], ["HF_TOKEN"], "set HF_TOKEN themselves"),
         ("vllm", ["-e", "HF_TOKEN"], ["HF_TOKEN"], "set HF_TOKEN themselves"),
         ("vllm", ["--env=VLLM_API_KEY=x"], [API_KEY], "set VLLM_API_KEY themselves"),
@@ -81,6 +85,27 @@ def test_a_unit_reads_exactly_the_values() -> None:
 def test_containers_that_would_lose_them_are_named(engine: str, options: list[str], names: list[str], why: str) -> None:
     said = why_not_in_container(ENGINES[engine], options, names)
     assert why in said if why else said == ""
+
+
+def test_a_container_s_command_is_told_where_the_key_is() -> None:
+    sglang = ENGINES["sglang"]
+    assert why_not_in_container(sglang, [], [API_KEY], LAUNCH) == ""
+    assert "one such file only" in why_not_in_container(sglang, [], [API_KEY], [*LAUNCH, "--config", "mine.yaml"])
+
+
+@pytest.mark.parametrize("value", ["it's-a-$HOME-`id`", '"$x"', "\\n\\x", "a#b=c", "''"])
+def test_compose_reads_exactly_the_values(value: str, tmp_path: Path) -> None:
+    assert not is_odd_for_compose(value)
+    file = tmp_path / "environment"
+    file.write_text(in_compose_file(ENGINES["vllm"], [(API_KEY, value), ("HF_TOKEN", "x")]))
+    assert env_file(str(file)) == [("VLLM_API_KEY", value), ("HF_TOKEN", "x")]
+
+
+@pytest.mark.parametrize("value", ["\\", "a\\'b"])
+def test_what_compose_cannot_be_given_is_not_written(value: str) -> None:
+    assert is_odd_for_compose(value)
+    with pytest.raises(ValueError, match=r"The value of HF_TOKEN cannot"):
+        in_compose_file(ENGINES["sglang"], [("HF_TOKEN", value)])
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from deployments.plan.container_change import ContainerTold
+from deployments.plan.container_change import DIRECTORY, FILES, PROJECT, SERVICE, ContainerTold
 from deployments.plan.inputs import Recipe
 from deployments.plan.plan import Plan, make_plan
 from deployments.plan.preflight import cards_wanted, several_machines
@@ -49,9 +49,14 @@ def blocking(made: Plan) -> str:
     return " ".join(warning["text"] for warning in made.data["warnings"] if warning["blocks"])
 
 
-def unit_told(text: str = f"ExecStart={SGLANG}", *, main: int = 100, **more: Any) -> UnitTold:
-    shown = {"LoadState": "loaded", "MainPID": str(main)}
+def unit_told(text: str = f"ExecStart={SGLANG}", *, main: int = 100, made_up: bool = False, **more: Any) -> UnitTold:
+    shown = {"LoadState": "loaded", "MainPID": str(main), "DynamicUser": "yes" if made_up else "no"}
     return UnitTold("chat.service", read_unit(f"[Service]\n{text}\n"), shown=shown, **more)
+
+
+def service_told() -> ContainerTold:
+    labels = {PROJECT: "llm", SERVICE: "chat", DIRECTORY: "/srv/llm", FILES: "/srv/llm/compose.yaml"}
+    return ContainerTold("llm-chat-1", SAME.argv, labels=labels)
 
 
 @pytest.mark.parametrize(
@@ -227,18 +232,26 @@ def test_secrets_are_not_lost_on_the_way() -> None:
     secrets = {"HF_TOKEN": 1, "API key": 2}
     assert not plan(secrets=secrets).data["blocked"]
     by_unit = {"started_by": Way(By.UNIT, "chat.service"), "starter": unit_told(), "new": SAME}
-    assert "takes its API key from a file only, and chat.service names none" in blocking(
-        plan(secrets=secrets, **by_unit)
-    )
+    both = plan(secrets=secrets, **by_unit)
+    text = both.data["start"]["writes"]["text"]
+    assert not both.data["blocked"] and "--config /etc/systemd/system/chat.service.d/relaunch.settings.yaml" in text
+    made_up = by_unit | {"starter": unit_told(made_up=True)}
+    assert "DynamicUser=yes" in blocking(plan(secrets=secrets, **made_up))
     unit = plan(secrets={"HF_TOKEN": 1}, **by_unit)
     assert not unit.data["blocked"] and "relaunch.secrets" in unit.data["start"]["writes"]["text"]
     assert plan(**by_unit).data["start"]["writes"] is None
-    compose = plan(
-        secrets={"HF_TOKEN": 1}, started_by=Way(By.COMPOSE, "llm/chat"), starter=ContainerTold("chat", SAME.argv)
+    alone = {"started_by": Way(By.CONTAINER, "chat"), "starter": ContainerTold("chat", SAME.argv), "new": SAME}
+    assert "What the container chat gets was fixed" in blocking(plan(secrets=secrets, **alone))
+    compose = {"started_by": Way(By.COMPOSE, "llm/chat"), "starter": service_told(), "new": SAME}
+    made = plan(secrets=secrets, **compose).data
+    assert not made["blocked"] and made["start"]["gives"] == "/srv/llm/relaunch.chat.secrets"
+    assert "The value of HF_TOKEN cannot be written" in blocking(
+        plan(secrets=secrets, secrets_odd=("HF_TOKEN",), **compose)
     )
-    assert "llm/chat starts the server in an environment of its own" in blocking(compose)
     run = replace(SAME, container={"tool": "docker", "image": "x", "options": ["-e", "A=b"]})
-    assert "no file of the panel is inside the container" in blocking(plan(new=run, secrets=secrets))
+    assert not plan(new=run, secrets=secrets).data["blocked"]
+    script = replace(run, argv=("start.sh",))
+    assert "does not start SGLang itself" in blocking(plan(new=script, secrets=secrets))
     assert not plan(new=run, secrets={"HF_TOKEN": 1}).data["blocked"]
 
 

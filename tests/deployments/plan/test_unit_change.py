@@ -197,7 +197,7 @@ SECRETS = "/etc/systemd/system/chat.service.d/relaunch.secrets"
 
 
 def test_a_unit_is_made_to_read_its_secrets_once() -> None:
-    wanted = Wanted(RUNS, secrets=True)
+    wanted = Wanted(RUNS, variables=("HF_TOKEN",))
     change = change_for(told(COMMAND), wanted)
     assert change is not None and change.path.endswith("chat.service.d/relaunch.conf")
     assert change.text.splitlines()[1:] == ["[Service]", f"EnvironmentFile={SECRETS}"]
@@ -207,13 +207,13 @@ def test_a_unit_is_made_to_read_its_secrets_once() -> None:
 
 def test_what_our_drop_in_says_already_stays() -> None:
     own = "# Written by Relaunch\n[Service]\nExecStart=\nExecStart=/opt/venv/bin/sglang serve m\n\n"
-    change = change_for(told(COMMAND, own_drop_in=own), Wanted(RUNS, secrets=True))
+    change = change_for(told(COMMAND, own_drop_in=own), Wanted(RUNS, variables=("HF_TOKEN",)))
     assert change is not None and change.text == f"{own.rstrip()}\nEnvironmentFile={SECRETS}\n"
 
 
 def test_changed_flags_and_secrets_come_in_one_file() -> None:
     text = f"ExecStart={PROGRAM} $ARGS\nEnvironmentFile={ENV}"
-    wanted = Wanted((PROGRAM, "serve", "other"), secrets=True)
+    wanted = Wanted((PROGRAM, "serve", "other"), variables=("HF_TOKEN",))
     change = change_for(told(text, env="ARGS=serve m\n"), wanted)
     assert change is not None and "ExecStart=/opt/venv/bin/sglang serve other" in change.text
     assert f"EnvironmentFile={SECRETS}" in change.text
@@ -221,11 +221,39 @@ def test_changed_flags_and_secrets_come_in_one_file() -> None:
     assert known is not None and known.path == ENV and [*known.lines] == ["ARGS"], "never in the file of the secrets"
 
 
+KEY = "/etc/systemd/system/chat.service.d/relaunch.settings.yaml"
+
+
+def test_an_engine_that_takes_its_key_from_a_file_is_told_where_it_is() -> None:
+    wanted = Wanted(RUNS, settings=True)
+    change = change_for(told(COMMAND), wanted)
+    assert change is not None and f"ExecStart={' '.join(RUNS)} --config {KEY}\n" in change.text
+    assert "EnvironmentFile" not in change.text
+    assert change_for(told(f"{COMMAND} --config {KEY}"), wanted) is None
+    without = change_for(told(f"{COMMAND} --config {KEY}"), Wanted(RUNS))
+    assert without is not None and "--config" not in without.text
+
+
+def test_it_is_told_by_the_environment_file_where_containers_run() -> None:
+    unit = told(f"ExecStart={PROGRAM} $ARGS\nEnvironmentFile={ENV}", env="ARGS=serve m\n", containers=True)
+    change = change_for(unit, Wanted(RUNS, settings=True))
+    assert change is not None and change.lines == {"ARGS": f'ARGS="serve m --config {KEY}"'}
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [({"of_login": True}, "no secrets to those"), ({"shown": {"DynamicUser": "yes"}}, "User= of its own")],
+)
+def test_a_key_that_could_not_be_for_the_unit_alone_is_not_given(more: dict[str, Any], why: str) -> None:
+    with pytest.raises(CannotChange, match=why):
+        change_for(told(COMMAND, **more), Wanted(RUNS, settings=True))
+
+
 @pytest.mark.parametrize(
     ("more", "why"), [({"containers": True}, "can lose their cards"), ({"of_login": True}, "no secrets to those")]
 )
 def test_where_systemd_may_not_read_its_files_again_no_secrets_are_given(more: dict[str, bool], why: str) -> None:
     with pytest.raises(CannotChange, match=why):
-        change_for(told(COMMAND, **more), Wanted(RUNS, secrets=True))
+        change_for(told(COMMAND, **more), Wanted(RUNS, variables=("HF_TOKEN",)))
     given = told(f"{COMMAND}\nEnvironmentFile={SECRETS}", **more)
-    assert change_for(given, Wanted(RUNS, secrets=True)) is None
+    assert change_for(given, Wanted(RUNS, variables=("HF_TOKEN",))) is None

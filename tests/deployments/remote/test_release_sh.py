@@ -63,6 +63,19 @@ def test_the_follower_of_a_unit_is_ended_and_the_units_server_is_not(host: Host)
     assert lives(server)
 
 
+def test_the_key_that_is_bound_into_a_container_stays(host: Host) -> None:
+    launch = host.base / "launches/33333333-3333-4444-5555-666666666666"
+    launch.mkdir(parents=True)
+    server = host.spawn(*SLEEPER)
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    (launch / "record").write_text(f"pid {server}\nstart {start_time(server)}\nboot {boot}\n")
+    for name in ("log", "run", "inside.yaml"):
+        (launch / name).write_text("x")
+    said = release(host)
+    assert said_of(said, "kept") == [f"written {launch / 'inside.yaml'}"]
+    assert files(host) == [str((launch / "inside.yaml").relative_to(host.home))]
+
+
 def test_who_only_names_the_wrapper_is_left_alone(host: Host) -> None:
     pid = int(record(host.launch([*SLEEPER], launch="33333333-3333-4444-5555-666666666666"))["pid"])
     run = host.base / "launches/33333333-3333-4444-5555-666666666666/run"
