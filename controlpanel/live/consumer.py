@@ -141,7 +141,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
                 continue
             if batch.items or batch.cursor != followed.cursor:
                 followed.cursor, followed.trouble = batch.cursor, ""
-                await self._say({"s": name, "items": batch.items, "cursor": batch.cursor})
+                await self._send(protocol.items_frame(name, batch.encoded, batch.cursor), about=name)
             if batch.more:
                 self._on_hint(name)
 
@@ -176,11 +176,13 @@ class LiveConsumer(AsyncWebsocketConsumer):
         return True
 
     async def _say(self, frame: protocol.Frame) -> None:
+        await self._send(protocol.encode(frame), about=str(frame.get("s")))
+
+    async def _send(self, text: str, *, about: str) -> None:
         """Send one frame; a browser that needs more than ten seconds is let go, and resumes later."""
-        text = protocol.encode(frame)
         if len(text) > LARGEST_FRAME:
-            logger.error("A batch of %s is %d bytes long and is not sent.", frame.get("s"), len(text))
-            text = protocol.encode({"s": str(frame.get("s")), "error": "too much at once"})
+            logger.error("A batch of %s is %d bytes long and is not sent.", about, len(text))
+            text = protocol.encode({"s": about, "error": "too much at once"})
         try:
             async with asyncio.timeout(SEND_SECONDS):
                 await self.send(text_data=text)

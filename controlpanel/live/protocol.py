@@ -123,9 +123,14 @@ def _cursor(cursor: object) -> Cursor:
     raise BadMessage("not a cursor")
 
 
-def encode(frame: Frame) -> str:
-    """Return a frame as the text that is sent."""
+def encode(frame: Frame | list[dict[str, Any]]) -> str:
+    """Return a frame, or the items of one, as the text that is sent."""
     return json.dumps(frame, separators=(",", ":"), default=str)
+
+
+def items_frame(stream: str, items: str, cursor: Cursor) -> str:
+    """Return the text of an `ItemsFrame` whose items are encoded already."""
+    return f'{{"s":{json.dumps(stream)},"items":{items},"cursor":{json.dumps(cursor)}}}'
 
 
 def group_of(stream: str) -> str:

@@ -5,11 +5,12 @@ A stream `job:42:log` has the prefix `job` and the key `42:log`.
 """
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Protocol
 
 from django.contrib.auth.models import User
 
-from controlpanel.live.protocol import MOST_ITEMS, Cursor
+from controlpanel.live.protocol import MOST_ITEMS, Cursor, encode
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,11 @@ class Batch:
     def __post_init__(self) -> None:
         if len(self.items) > MOST_ITEMS:
             raise ValueError(f"a batch holds at most {MOST_ITEMS} items")
+
+    @cached_property
+    def encoded(self) -> str:
+        """The items as text, made once: of a shared stream many pages are sent the same."""
+        return encode(self.items)
 
 
 class StreamReader(Protocol):

@@ -9,14 +9,17 @@ from hypothesis import strategies as st
 from controlpanel.live.protocol import (
     LARGEST_MESSAGE,
     BadMessage,
+    Cursor,
     Hello,
     Ping,
     Subscribe,
     Unsubscribe,
     encode,
     group_of,
+    items_frame,
     parse,
 )
+from controlpanel.live.streams import Batch
 
 
 @pytest.mark.parametrize(
@@ -77,3 +80,14 @@ def test_no_message_does_more_than_be_refused(text: str | bytes) -> None:
 def test_frames_are_compact_and_groups_are_valid_names() -> None:
     assert encode({"s": "gpus", "items": [{"a": 1}], "cursor": 3}) == '{"s":"gpus","items":[{"a":1}],"cursor":3}'
     assert group_of("job:42:log") == "live.job.42.log"
+
+
+@pytest.mark.parametrize("cursor", [None, 7, "0123:7"])
+def test_items_that_were_encoded_before_make_the_same_frame(cursor: Cursor) -> None:
+    items = [{"text": 'a "line"\n', "at": 1}, {}]
+    assert items_frame("job:7", encode(items), cursor) == encode({"s": "job:7", "items": items, "cursor": cursor})
+
+
+def test_what_many_pages_are_sent_is_encoded_once() -> None:
+    batch = Batch([{"id": 1}])
+    assert batch.encoded is batch.encoded
