@@ -32,6 +32,20 @@ def ended_by_itself(launch: Launch) -> str:
     return f"It ended outside a job: {launch.end_reason.removeprefix('found ended: ')}."
 
 
+def was_at_work_since(deployment: Deployment, launch: Launch) -> bool:
+    """Whether a job has had to do with the deployment since its launch was found ended.
+
+    One that waited at its plan then counts when it went on: a stop that was approved after the crash is a stop.
+    """
+    about = Job.objects.filter(Q(deployment=deployment) | Q(replaces=deployment))
+    return about.filter(_asked_for_or_carried_out_since(launch.ended_at)).exists()
+
+
+def _asked_for_or_carried_out_since(moment: datetime | None) -> Q:
+    went_on = Q(touched=True) | Q(state=JobState.SUCCEEDED)
+    return Q(created_at__gte=moment) | (Q(ended_at__gte=moment) & went_on)
+
+
 def consider(deployment: Deployment, host: Host) -> None:
     """A deployment that was found crashed, and that no job is at work on, is started again where that is allowed.
 
@@ -94,7 +108,7 @@ def _age(moment: datetime | None, now: datetime) -> float:
 def _taken_over(deployment: Deployment, ended_at: datetime) -> str:
     """A person has had a hand in it since."""
     about = Q(deployment=deployment) | Q(replaces=deployment)
-    since = Job.objects.filter(about, created_at__gte=ended_at).exclude(kind__in=LEAVE_THE_SERVER)
+    since = Job.objects.filter(about, _asked_for_or_carried_out_since(ended_at)).exclude(kind__in=LEAVE_THE_SERVER)
     theirs = since.filter(standing=None).order_by("-pk").first()
     if theirs is not None:
         return f"Not started again: {theirs.requested_by_name} has asked for a {theirs.kind} since (job {theirs.pk})."

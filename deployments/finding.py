@@ -17,8 +17,7 @@ from django.db.models import Exists
 
 from controlpanel.live import hints
 from deployments.discovery.look import look_for_servers
-from deployments.lifecycle import ACTIVE
-from deployments.models import Deployment
+from deployments.models import Deployment, Job
 from hosts import links
 from hosts.models import Host
 from hosts.transport.base import TransportError
@@ -103,8 +102,7 @@ def _look(deployment: Deployment, host: Host) -> dict[str, Any]:
 def _store(deployment: Deployment, host: Host, found: dict[str, Any]) -> None:
     """Only while the host is this monitor's, and no job is at work."""
     held = Exists(Host.held(host.pk, host.monitor_owner))
-    mine = Deployment.objects.filter(held, pk=deployment.pk).exclude(jobs__state__in=ACTIVE)
-    mine = mine.exclude(replacements__state__in=ACTIVE)
+    mine = Deployment.objects.filter(held, Job.none_at_work(), pk=deployment.pk)
     if mine.update(found=found):
         deployment.found = found
         hints.hint("overview")

@@ -137,6 +137,10 @@ class GateKind(StrEnum):
     TRAFFIC = "traffic"
 
 
+AT_ITS_PLAN = (GateKind.PLAN, GateKind.WHEN_IDLE)
+"""A job that has touched nothing and waits with one of these leaves its deployment's state to the monitor."""
+
+
 ANSWERS: dict[GateKind, frozenset[str]] = {
     GateKind.PLAN: frozenset({"approve", "discard"}),
     GateKind.WHEN_IDLE: frozenset({"ask", "discard"}),

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from django.db import transaction
-from django.db.models import Exists
+from django.db.models import Exists, F, Q, QuerySet
 from django.utils import timezone
 
 from controlpanel.live import hints
@@ -16,8 +16,8 @@ from deployments import after_crash
 from deployments.engines.registry import ENGINES
 from deployments.finding import Finder, forget
 from deployments.known import known_card
-from deployments.lifecycle import ACTIVE, LaunchState, ServiceState
-from deployments.models import Deployment, Launch, Placement
+from deployments.lifecycle import ACTIVE, JobState, LaunchState, ServiceState
+from deployments.models import Deployment, Job, Launch, Placement
 from deployments.onlooker import Onlooker, Wanted
 from deployments.plan.cards import labels_of
 from deployments.plan.intruders import NOBODY, Intruders, Ours
@@ -40,12 +40,17 @@ class Watched:
     launch: Launch | None
     wanted: Wanted
     """Who else is there is asked with this."""
+    has_job: bool
+    """A job waits at its plan: nothing is started beside it."""
     port_is_taken: bool
     """Another deployment's launch serves on its port, which is then none of its own affairs."""
 
 
 class DeploymentWatcher:
-    """Looks at the deployments of a host. What a job is at work on is left to the job."""
+    """Looks at the deployments of a host. What a job is at work on is left to the job.
+
+    One that only waits at its plan is not at work: whoever approves it must see what has become of the server.
+    """
 
     def __init__(self, finder: Finder | None = None) -> None:
         """``finder``: looks at servers that the panel did not start; without one they stay unknown."""
@@ -89,7 +94,8 @@ class DeploymentWatcher:
             else:
                 forget(watched.deployment, host)
                 _judge_without_launch(watched.deployment, host, found)
-                after_crash.consider(watched.deployment, host)
+                if not watched.has_job:
+                    after_crash.consider(watched.deployment, host)
 
     def lost(self, host: Host, reason: str) -> None:
         """Unreachable means unknown: users may still be served."""
@@ -107,11 +113,10 @@ def _watched() -> dict[int, list[Watched]]:
         if other.host_id is not None:
             ports.setdefault((other.host_id, other.deployment.port), set()).add(other.deployment_id)
     found: dict[int, list[Watched]] = {}
-    idle = Placement.objects.exclude(deployment__jobs__state__in=ACTIVE).exclude(
-        deployment__state=ServiceState.RELEASED
-    )
-    idle = idle.exclude(deployment__replacements__state__in=ACTIVE).select_related("deployment__profile")
+    idle = Placement.objects.exclude(deployment__in=_deployments_of(Job.at_work()))
+    idle = idle.exclude(deployment__state=ServiceState.RELEASED).select_related("deployment__profile")
     placements = list(idle.prefetch_related("deployment__shares_with"))
+    asked_for = _deployments_of(Job.objects.filter(state__in=ACTIVE))
     those = Gpu.objects.filter(host__in={placement.host_id for placement in placements})
     cards = {(gpu.host_id, gpu.uuid): gpu for gpu in those}
     for placement in placements:
@@ -119,9 +124,15 @@ def _watched() -> dict[int, list[Watched]]:
         gpus = [cards[key] for uuid in placement.gpu_uuids if (key := (placement.host_id, uuid)) in cards]
         here = ports.get((placement.host_id, placement.deployment.port), set())
         taken = bool(here - {placement.deployment_id})
-        watched = Watched(placement.deployment, launch, _wanted(placement.deployment, launch, gpus), taken)
+        wanted = _wanted(placement.deployment, launch, gpus)
+        watched = Watched(placement.deployment, launch, wanted, placement.deployment_id in asked_for, taken)
         found.setdefault(placement.host_id, []).append(watched)
     return found
+
+
+def _deployments_of(jobs: QuerySet[Job]) -> set[int]:
+    pairs = jobs.order_by().values_list("deployment_id", "replaces_id")
+    return {key for pair in pairs for key in pair if key is not None}
 
 
 def _wanted(deployment: Deployment, launch: Launch | None, gpus: Sequence[Gpu]) -> Wanted:
@@ -152,11 +163,10 @@ def _judge(
             return
         why = "the host has booted" if not same_boot else "its process is gone"
         serving = Launch.objects.filter(_held(host), pk=launch.pk, state__in=RUNS)
-        idle = serving.exclude(deployment__jobs__state__in=ACTIVE)
         ended = {"state": LaunchState.ENDED, "ended_at": timezone.now(), "end_reason": f"found ended: {why}"}
         with transaction.atomic():  # never the one without the other: it would pass for a stop
             Deployment.locked(launch.deployment_id)  # before its launch, as everybody does
-            if idle.exclude(deployment__replacements__state__in=ACTIVE).update(**ended, crashed=True):
+            if serving.filter(Job.none_at_work("deployment")).update(**ended, crashed=True):
                 _set(launch.deployment, host, ServiceState.CRASHED, f"It ended outside a job: {why}.")
     elif others.port:
         _set(launch.deployment, host, ServiceState.NOT_ANSWERING, others.port)
@@ -192,7 +202,7 @@ def _judge_without_launch(deployment: Deployment, host: Host, others: Intruders)
         return
     # It may have been unknown in between: how the last server ended is still so, unless a job has been at work since.
     newest = deployment.launches.order_by("-intended_at").first() if deployment.state != ServiceState.STOPPED else None
-    if newest is not None and newest.crashed and not deployment.jobs.filter(created_at__gt=newest.ended_at).exists():
+    if newest is not None and newest.crashed and not after_crash.was_at_work_since(deployment, newest):
         _set(deployment, host, ServiceState.CRASHED, f"It ended outside a job ({newest.end_reason}).")
     else:
         _set(deployment, host, ServiceState.STOPPED, others.cards)
@@ -202,10 +212,21 @@ def _set(deployment: Deployment, host: Host, state: ServiceState, detail: str) -
     """Write the state when it has changed, and only while no job is at work and the host is this monitor's."""
     if (deployment.state, deployment.state_detail) == (state, detail):
         return  # as it was two seconds ago at most; another write in between is seen then
-    changed = Deployment.objects.filter(_held(host), pk=deployment.pk).exclude(state=state, state_detail=detail)
-    changed = changed.exclude(jobs__state__in=ACTIVE).exclude(replacements__state__in=ACTIVE)
-    if changed.update(state=state, state_since=timezone.now(), state_detail=detail):
-        hints.hint("overview")
+    rows = Deployment.objects.filter(_held(host), pk=deployment.pk).exclude(state=state, state_detail=detail)
+    with transaction.atomic():
+        Deployment.locked(deployment.pk)  # a job that is claimed meanwhile writes after this, not before it
+        if not rows.filter(Job.none_at_work()).update(state=state, state_since=timezone.now(), state_detail=detail):
+            return
+        transaction.on_commit(lambda: _tell_whoever_approves(deployment), robust=True)
+    hints.hint("overview")
+
+
+def _tell_whoever_approves(deployment: Deployment) -> None:
+    """The page of a plan that waits says how the server is now. Apart from the state: a job's row is locked first."""
+    waiting = Job.objects.filter(Q(deployment=deployment) | Q(replaces=deployment), state=JobState.WAITING)
+    for key in waiting.values_list("pk", flat=True):
+        Job.objects.filter(pk=key).update(version=F("version") + 1)
+        hints.hint(f"job:{key}")
 
 
 def _held(host: Host) -> Exists:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.db import models
 from django.db.models.functions import Now
+from django.utils import timezone
 
 from hosts import addresses, baseline
+
+STALE = timedelta(seconds=10)
+"""A reading of a card older than this says nothing of whether it is free."""
 
 
 class Host(models.Model):
@@ -190,6 +196,14 @@ class Gpu(models.Model):
 
     def __str__(self) -> str:
         return f"{self.host} GPU {self.index}"
+
+    @property
+    def is_known_now(self) -> bool:
+        """Its last reading may pass for the present: it is young, and nobody who reads the card is out of reach."""
+        readers = (self.host, self.host.machine)
+        if self.used_mib is None or any(one.reach == Host.Reach.UNREACHABLE for one in readers):
+            return False
+        return self.read_at is not None and timezone.now() - self.read_at <= STALE
 
     @property
     def ceiling_mib(self) -> int:

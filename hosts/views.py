@@ -236,7 +236,7 @@ def _context(host: Host) -> dict[str, Any]:
         "last_test": last_test,
         "gpus": gpus,
         "gone": host.gpus.filter(present=False),
-        "placements": host.placements.select_related("deployment"),
+        "placements": host.placements.select_related("deployment").prefetch_related("deployment__placements__host"),
         "in_use": host.placements.exclude(deployment__state="released").exists(),
         "trust_form": TrustForm(),
         "spans": showing.spans(),

@@ -139,6 +139,14 @@ class Deployment(models.Model):
         return reverse(f"deployments:plan_{kind}", args=[self.pk])
 
     @property
+    def shown_state(self) -> str:
+        """Its state, for a page: unknown while its host is out of reach, also where a job has said how it was."""
+        out_of_reach = any(each.host.reach == Host.Reach.UNREACHABLE for each in self.placements.all())
+        if out_of_reach and self.state != ServiceState.RELEASED:
+            return ServiceState.UNKNOWN
+        return self.state
+
+    @property
     def is_unseen(self) -> bool:
         """Neither a job nor a monitor has said anything of it yet: it was just made."""
         return self.state == ServiceState.UNKNOWN and self.state_since is None

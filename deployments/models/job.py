@@ -13,13 +13,14 @@ from typing import Any
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import models, transaction
-from django.db.models import F, Q
+from django.db.models import Exists, F, OuterRef, Q
 from django.db.models.expressions import CombinedExpression
 from django.db.models.functions import Now
 from django.urls import reverse
 
 from deployments.lifecycle import (
     ACTIVE,
+    AT_ITS_PLAN,
     CLAIMABLE,
     CheckStatus,
     JobKind,
@@ -135,6 +136,23 @@ class Job(models.Model):
     def open_gate(self) -> Gate | None:
         """The question that waits for a person, if there is one."""
         return self.gates.filter(answered_at=None).order_by("-id").first()
+
+    @classmethod
+    def at_work(cls) -> models.QuerySet[Job]:
+        """The active jobs that say themselves how their deployments are: all but those that only wait at their plan.
+
+        An approval makes such a one queued before a worker takes it, and the plan is then looked at anew.
+        """
+        plans = Gate.objects.filter(job=OuterRef("pk"), answered_at=None, kind__in=AT_ITS_PLAN)
+        waits = Q(Exists(plans), state=JobState.WAITING, touched=False)
+        return cls.objects.filter(state__in=ACTIVE).exclude(waits)
+
+    @classmethod
+    def none_at_work(cls, deployment: str = "pk") -> Q:
+        """A condition of rows whose ``deployment`` no job is at work on, its own or one that replaces it."""
+        busy = cls.at_work().order_by()
+        own = Exists(busy.filter(deployment=OuterRef(deployment)))
+        return ~Q(own) & ~Q(Exists(busy.filter(replaces=OuterRef(deployment))))
 
     @classmethod
     def claim(cls, job_id: int, *, owner: str) -> Claim | None:

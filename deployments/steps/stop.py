@@ -22,8 +22,17 @@ from deployments.decisions.stop_ladder import (
     Who,
     decide,
 )
-from deployments.lifecycle import LIVE_LAUNCH, CheckStatus, EffectKind, GateKind, JobKind, LaunchState
-from deployments.models import Launch
+from deployments.lifecycle import (
+    DOWN,
+    LIVE_LAUNCH,
+    CheckStatus,
+    EffectKind,
+    GateKind,
+    JobKind,
+    LaunchState,
+    ServiceState,
+)
+from deployments.models import Deployment, Launch
 from deployments.plan.cards import pids_inside
 from deployments.plan.collect import look_at_node
 from deployments.plan.plan import Plan
@@ -365,8 +374,12 @@ def _unless_ended(ctx: StepContext, record: Record, found: Collection[Who]) -> L
 
 
 def _ended(ctx: StepContext) -> None:
-    """The deployment's launch, if we made one, has ended."""
+    """The deployment's launch, if we made one, has ended, and nothing of it serves: both are said at once."""
+    by = f"stopped by job {ctx.job.pk}"
     with ctx.writing():
+        Deployment.objects.filter(pk=ctx.deployment.pk).exclude(state__in=DOWN).update(
+            state=ServiceState.STOPPED, state_since=timezone.now(), state_detail=by, found={}
+        )
         Launch.objects.filter(deployment=ctx.deployment, state__in=LIVE_LAUNCH).update(
-            state=LaunchState.ENDED, ended_at=timezone.now(), end_reason=f"stopped by job {ctx.job.pk}"
+            state=LaunchState.ENDED, ended_at=timezone.now(), end_reason=by
         )

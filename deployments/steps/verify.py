@@ -286,10 +286,13 @@ def _free(ctx: StepContext, last: Round, boot_id: str) -> None:
     memory = {card.uuid: card.used_mib for card in last.cards}
     needs = {card.uuid: card.need_mib for card in last.cards if card.shared}
     if ctx.job.kind in (JobKind.STOP, JobKind.REPLACE):
+        by = f"stopped by job {ctx.job.pk}"
+        told = Deployment.objects.filter(pk=ctx.stopped.deployment.pk, state=ServiceState.STOPPED, state_detail=by)
         with ctx.writing():
-            Deployment.objects.filter(pk=ctx.stopped.deployment.pk).update(
-                state=ServiceState.STOPPED, state_since=timezone.now(), state_detail=f"stopped by job {ctx.job.pk}"
-            )
+            if not told.exists():  # by the stop, which knows since when
+                Deployment.objects.filter(pk=ctx.stopped.deployment.pk).update(
+                    state=ServiceState.STOPPED, state_since=timezone.now(), state_detail=by
+                )
     ctx.finish(_summary(last), memory=memory, needs=needs, boot_id=boot_id, verified_at=timezone.now().isoformat())
 
 

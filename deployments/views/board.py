@@ -145,6 +145,11 @@ class Row:
         return self.active or self.last
 
     @property
+    def is_at_work(self) -> bool:
+        """A job is under way, which does not just wait for a person."""
+        return self.active is not None and self.active.state != JobState.WAITING
+
+    @property
     def waits(self) -> str:
         """For what the job waits, in words; empty: for a person."""
         return job_word(self.active).text if self.active and waits_for_idle(self.active) else ""
@@ -258,8 +263,9 @@ def spare_cards() -> list[SpareCard]:
 
 
 def _spare(gpu: Gpu) -> SpareCard:
-    if gpu.used_mib is None:
+    if not gpu.is_known_now:
         return SpareCard(gpu, "unknown", 0)
+    assert gpu.used_mib is not None
     above = gpu.used_mib - (gpu.baseline_mib or 0)
     return SpareCard(gpu, "free" if gpu.used_mib <= known_card(gpu).limit_mib else "held", above)
 

@@ -9,8 +9,17 @@ from typing import Any
 from django.contrib.auth.models import User
 
 from controlpanel.access import ALLOWED, Action, Person, may, people_who_may
+from deployments.lifecycle import AT_ITS_PLAN, ServiceState
 from deployments.models import Deployment, Gate, Job
 from deployments.services import why_not_answer
+from hosts.models import Host
+
+TROUBLE = {
+    ServiceState.CRASHED: "has crashed",
+    ServiceState.NOT_ANSWERING: "has stopped answering",
+    ServiceState.UNKNOWN: "has become unknown",
+}
+"""What a server does that its plan did not rest on."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +54,8 @@ class GateCard:
     gate: Gate
     choices: list[Choice]
     ways_out: WaysOut | None = None
+    moved: tuple[str, ...] = ()
+    """Of a plan: what has become of a server since it was made, in sentences."""
 
     @property
     def recommended(self) -> Choice | None:
@@ -88,8 +99,25 @@ def gate_card(job: Job, *, user: Person) -> GateCard | None:
     gate = next((gate for gate in job.gates.all() if gate.answered_at is None), None)
     if gate is None:
         return None
-    card = GateCard(gate, [_choice(job, choice, user=user) for choice in gate.choices])
+    card = GateCard(gate, [_choice(job, choice, user=user) for choice in gate.choices], moved=_moved(job, gate))
     return card if card.recommended else replace(card, ways_out=_ways_out(job, _action(gate.choices[0]), user=user))
+
+
+def _moved(job: Job, gate: Gate) -> tuple[str, ...]:
+    """What the monitor has seen since a plan was made that nobody has begun to carry out."""
+    if gate.kind not in AT_ITS_PLAN or job.touched:
+        return ()
+    return tuple(said for one in job.subjects if (said := _what_became_of(one, gate)))
+
+
+def _what_became_of(deployment: Deployment, gate: Gate) -> str:
+    host = deployment.placement.host
+    if host.reach == Host.Reach.UNREACHABLE:
+        return f"How {deployment} is now is not known: {host} cannot be reached."
+    since = deployment.state_since
+    if since is None or since <= gate.opened_at or deployment.state not in TROUBLE:
+        return ""
+    return f"{deployment} {TROUBLE[ServiceState(deployment.state)]} since this plan was made. {deployment.state_detail}"
 
 
 def ways_to_approval(deployment: Deployment, *, user: User) -> WaysOut | None:

@@ -33,7 +33,7 @@ def _context() -> dict[str, Any]:
         "leases": list(StandingApproval.asked_for().select_related("host")),
         "unknown_jobs": [job for job in jobs if job.state == JobState.UNKNOWN],
         "failed_jobs": [job for row in rows if (job := row.failed) and _is_last_of_all(job, rows)],
-        "troubled": [row for row in rows if row.deployment.state in board.BAD_SERVICE and not row.active],
+        "troubled": [row for row in rows if row.deployment.state in board.BAD_SERVICE and not row.is_at_work],
         "out_of_router": [(row, out) for row in rows if (out := _is_left_out(row))],
         "hosts_in_trouble": list(board.troubled_hosts()),
         "asked_often": [asked for asked in asked_lately() if asked.is_often],

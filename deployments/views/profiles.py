@@ -141,6 +141,7 @@ def profile(request: HttpRequest, pk: int) -> HttpResponse:
     revisions = list(found.revisions.select_related("created_by", "profile"))
     shown = revision_numbered(found, request.GET.get("revision")) or revisions[0]
     deployments = Deployment.objects.filter(profile=found).select_related("revision", "proven_revision")
+    deployments = deployments.prefetch_related("placements__host")
     served = Launch.objects.filter(revision__profile=found, ready_at__isnull=False)
     context = {
         "profile": found,

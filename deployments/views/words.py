@@ -129,7 +129,8 @@ _BADLY = {JobState.FAILED.value: "failed", JobState.ERRORED.value: "broke off", 
 
 
 def deployment_word(deployment: Deployment, *, active: Job | None, is_new: bool = False) -> Word:
-    """A deployment's state: its job's while one is at work on it, else what the monitor saw.
+    """A deployment's state: its job's while one is at work on it, else what the monitor saw. Reads
+    ``placements__host`` (prefetch it for lists).
 
     ``is_new``: it was never launched, so that there is nothing that could be stopped or unknown.
     """
@@ -137,7 +138,7 @@ def deployment_word(deployment: Deployment, *, active: Job | None, is_new: bool 
         return job_word(active)
     if is_new:
         return Word("service", ServiceState.STOPPED, "Not launched yet")
-    return Word("service", deployment.state, "")
+    return Word("service", deployment.shown_state, "")
 
 
 BY_ITSELF = {

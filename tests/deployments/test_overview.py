@@ -15,6 +15,7 @@ from controlpanel import audit
 from controlpanel.templatetags import words
 from deployments.models import Deployment, Job
 from deployments.views import board
+from hosts.models import Host
 from tests.factories import make_deployment, make_gate, make_gpu, make_host, make_job, make_launch, make_revision
 
 ClientOf = Callable[[User], Client]
@@ -251,3 +252,22 @@ def test_a_replacement_that_failed_is_one_alarm_until_either_was_seen_to(page: C
     assert [each.pk for each in board.news()] == [job.pk]
     make_job(old, state="succeeded", ended_at=timezone.now())
     assert board.news() == [] and "It broke." not in page().split('id="deployments-title"')[0]
+
+
+def test_a_card_of_a_host_out_of_reach_is_not_shown_as_free(page: Callable[[], str]) -> None:
+    """Its last reading stays, with its age: what holds it now nobody knows."""
+    gpu = make_gpu(make_host())
+    assert "Free" in page()
+    Host.objects.filter(pk=gpu.host_id).update(reach=Host.Reach.UNREACHABLE)
+    assert "Free" not in page() and "read <time" in page()
+
+
+def test_a_card_that_was_read_long_ago_is_not_shown_as_free(page: Callable[[], str]) -> None:
+    make_gpu(make_host(), read_at=timezone.now() - timedelta(minutes=2))
+    assert "Free" not in page()
+
+
+def test_a_card_of_a_container_is_unknown_with_its_node(page: Callable[[], str]) -> None:
+    node = make_host(reach=Host.Reach.UNREACHABLE)
+    make_gpu(make_host(transport=Host.TransportKind.PCT, via=node, vmid=101))
+    assert "Free" not in page()

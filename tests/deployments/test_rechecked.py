@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import pytest
 from django.contrib.auth.models import User
+from django.test import Client
 from django.utils import timezone
 
 from deployments import services
@@ -16,6 +17,8 @@ from deployments.lifecycle import JobKind, JobState, LaunchState, ServiceState
 from deployments.models import CardClaim, Deployment, Gate, Job, Launch, PortClaim
 from deployments.models.job import Claim
 from deployments.runner import JobCancelled, LeaseLost, _settle
+from deployments.watch import DeploymentWatcher
+from hosts.models import Host
 from tests.deployments.machine import CARDS, SGLANG, Proc
 from tests.deployments.support import Story
 from tests.deployments.test_runner_starts import waits
@@ -167,3 +170,41 @@ def test_a_live_launch_is_known_however_many_others_have_ended_since(serving: St
     for _ in range(201):
         make_launch(serving.deployment, state=LaunchState.ENDED, host=host)
     assert live in launches_on(host)
+
+
+def test_what_the_stop_has_ended_is_stopped_at_once(held: Story) -> None:
+    """Not when the job ends: it may wait for a person for hours."""
+    held.deployment.refresh_from_db()
+    assert held.job.open_gate is not None and held.job.open_gate.kind == "not free"
+    told = (held.deployment.state, held.deployment.state_detail)
+    assert told == (ServiceState.STOPPED, f"stopped by job {held.job.pk}")
+
+
+def test_a_plan_whose_server_has_crashed_is_out_of_date_when_it_is_approved(serving: Story, client: Client) -> None:
+    serving.request()
+    assert serving.work().state == JobState.WAITING
+    until = timezone.now() + timedelta(seconds=60)
+    Host.objects.update(monitor_owner="us", monitor_lease_until=until)
+    serving.host.end(100)
+    DeploymentWatcher().saw(Host.objects.get(), serving.host.machine.facts())
+    assert Launch.objects.get().crashed and Deployment.objects.get().state == ServiceState.CRASHED
+    client.force_login(User.objects.get(username="approver"))
+    page = client.get(serving.job.get_absolute_url()).content.decode()
+    assert "has crashed since this plan was made" in page
+    serving.answer("approve")
+    serving.host.sent.clear()
+    assert serving.work_on().state == JobState.WAITING
+    assert "out of date" in serving.gate.title and "stop TERM" not in serving.host.sent
+    assert "pid 100" in str(serving.gate.evidence) or "server" in str(serving.gate.evidence)
+
+
+def test_no_page_says_serving_of_a_host_out_of_reach(held: Story, client: Client) -> None:
+    Deployment.objects.update(state=ServiceState.SERVING)
+    Host.objects.update(reach=Host.Reach.UNREACHABLE)
+    client.force_login(User.objects.get(username="approver"))
+    pages = ["/", f"/deployments/{held.deployment.pk}/", f"/hosts/{held.deployment.placement.host_id}/"]
+    for page in pages:
+        assert "Serving" not in client.get(page).content.decode(), page
+    Host.objects.update(reach=Host.Reach.REACHABLE)
+    for page in pages:
+        assert "Serving" in client.get(page).content.decode(), page

@@ -11,15 +11,15 @@ import pytest
 from django.utils import timezone
 
 from deployments import watch
-from deployments.lifecycle import JobState, LaunchState, ServiceState
-from deployments.models import Deployment, Launch
+from deployments.lifecycle import GateKind, JobState, LaunchState, ServiceState
+from deployments.models import Deployment, Job, Launch
 from deployments.watch import DeploymentWatcher
 from hosts import links
 from hosts.models import Host
 from hosts.probe.facts import HostFacts
 from tests.deployments.machine import BOOT, CARDS, LOOK, OTHER_BOOT, Machine, Proc, idle_machine, serving_machine
 from tests.deployments.support import FakeHost
-from tests.factories import make_deployment, make_gpu, make_host, make_job, make_launch
+from tests.factories import make_deployment, make_gate, make_gpu, make_host, make_job, make_launch
 
 pytestmark = pytest.mark.django_db
 
@@ -138,6 +138,75 @@ def test_a_job_at_work_is_left_alone(serving: Deployment, replaced: bool) -> Non
     DeploymentWatcher().lost(held(serving), "gone")
     serving.refresh_from_db()
     assert serving.state_detail == ""
+
+
+def waits(deployment: Deployment, kind: GateKind = GateKind.PLAN, **values: Any) -> Job:
+    """A job that waits for a person with one question."""
+    job = make_job(deployment, state=JobState.WAITING, **values)
+    make_gate(job, kind=kind)
+    return job
+
+
+@pytest.mark.parametrize("kind", [GateKind.PLAN, GateKind.WHEN_IDLE])
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_server_that_ends_while_a_job_waits_at_its_plan_has_crashed(
+    serving: Deployment, kind: GateKind, replaced: bool
+) -> None:
+    job = waits(make_deployment(), kind, replaces=serving) if replaced else waits(serving, kind)
+    serving.crash_starts_per_hour = 3
+    serving.save()
+    assert seen(serving, serving_machine())[0] == ServiceState.SERVING
+    assert seen(serving, idle_machine())[0] == ServiceState.CRASHED
+    assert Launch.objects.get().state == LaunchState.ENDED and Launch.objects.get().crashed
+    assert seen(serving, idle_machine())[0] == ServiceState.CRASHED
+    assert list(Job.objects.all()) == [job]
+
+
+def test_nothing_is_thought_of_a_start_while_a_job_waits_at_its_plan(
+    serving: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    considered: list[Deployment] = []
+    monkeypatch.setattr(watch.after_crash, "consider", lambda deployment, host: considered.append(deployment))
+    job = waits(serving)
+    seen(serving, idle_machine())
+    seen(serving, idle_machine())
+    assert considered == []
+    job.delete()
+    seen(serving, idle_machine())
+    assert considered == [serving]
+
+
+def test_a_host_that_is_lost_is_unknown_whatever_waits_at_its_plan(serving: Deployment) -> None:
+    waits(serving)
+    DeploymentWatcher().lost(held(serving), "no answer")
+    serving.refresh_from_db()
+    assert serving.state == ServiceState.UNKNOWN and Launch.objects.get().state == LaunchState.SERVING
+
+
+@pytest.mark.parametrize(
+    ("kind", "touched"), [(GateKind.NOT_FREE, True), (GateKind.NOT_FREE, False), (GateKind.PLAN, True)]
+)
+def test_a_job_that_waits_later_keeps_the_state(serving: Deployment, kind: GateKind, touched: bool) -> None:
+    waits(serving, kind, touched=touched)
+    assert seen(serving, idle_machine())[0] == ServiceState.UNKNOWN
+    assert Launch.objects.get().state == LaunchState.SERVING
+
+
+def test_a_stop_that_was_planned_before_the_crash_is_a_stop(serving: Deployment) -> None:
+    """Also once its host was out of reach in between, when the state alone does not tell any more."""
+    job = waits(serving, kind=GateKind.PLAN)
+    assert seen(serving, idle_machine())[0] == ServiceState.CRASHED
+    Job.objects.filter(pk=job.pk).update(state=JobState.SUCCEEDED, ended_at=timezone.now())
+    Deployment.objects.update(state=ServiceState.UNKNOWN)
+    assert seen(serving, idle_machine())[0] == ServiceState.STOPPED
+
+
+def test_a_plan_that_was_rejected_leaves_the_crash_a_crash(serving: Deployment) -> None:
+    job = waits(serving)
+    assert seen(serving, idle_machine())[0] == ServiceState.CRASHED
+    Job.objects.filter(pk=job.pk).update(state=JobState.REJECTED, ended_at=timezone.now())
+    Deployment.objects.update(state=ServiceState.UNKNOWN)
+    assert seen(serving, idle_machine())[0] == ServiceState.CRASHED
 
 
 def test_a_host_that_is_lost_is_unknown_and_nothing_has_ended(serving: Deployment) -> None:
