@@ -56,6 +56,7 @@ class Host(models.Model):
     problem = models.TextField(blank=True, help_text="What happened at the last try, in one sentence.")
     hint = models.TextField(blank=True, help_text="What to do about it.")
     boot_id = models.CharField(max_length=36, blank=True)
+    hostname = models.CharField(max_length=255, blank=True, help_text="What it calls itself, by its last test.")
     gpu_problem = models.TextField(blank=True, help_text="Why the cards cannot be read, if they cannot.")
 
     monitor_owner = models.CharField(max_length=64, blank=True)

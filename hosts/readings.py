@@ -114,8 +114,12 @@ def _number(value: float | Unknown) -> float | None:
 
 def reached(host: Host, facts: HostFacts) -> None:
     """The host has answered."""
-    boot = "" if isinstance(facts.host, Unknown) else facts.host.boot_id
-    seen = {"boot_id": boot or host.boot_id, "last_seen_at": facts.measured_at}
+    boot, name = ("", "") if isinstance(facts.host, Unknown) else (facts.host.boot_id, facts.host.hostname)
+    seen = {
+        "boot_id": boot or host.boot_id,
+        "hostname": (name or host.hostname)[:255],
+        "last_seen_at": facts.measured_at,
+    }
     _reach(host, Host.Reach.REACHABLE, "", problem="", hint="", **seen)
 
 

@@ -75,7 +75,9 @@ def update_host(host: Host, *, actor: User, address: str) -> Host:
         if moved:
             host.keys.all().delete()
             host.gpus.update(present=False, used_mib=None, unread_reason="The host was moved; test it again.")
-            Host.objects.filter(pk=host.pk).update(reach=Host.Reach.UNKNOWN, problem="", hint="", boot_id="")
+            Host.objects.filter(pk=host.pk).update(
+                reach=Host.Reach.UNKNOWN, problem="", hint="", boot_id="", hostname=""
+            )
     return host
 
 

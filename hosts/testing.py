@@ -8,7 +8,7 @@ from django.db import close_old_connections
 from django.utils import timezone
 
 from controlpanel.live import hints
-from hosts import links
+from hosts import doubles, links
 from hosts.models import Host, HostTest
 from hosts.probe.facts import HostFacts
 from hosts.probe.frames import Unknown
@@ -66,6 +66,7 @@ def _look(host: Host, transport: Transport, found: _Findings) -> None:
     reached(host, facts)
     store_cards(host, facts, source="test")
     _host(facts, found)
+    _double(host, found)
     _cards(facts, found)
     _sight(host, facts, found)
     _disk(facts, found)
@@ -92,6 +93,13 @@ def _host(facts: HostFacts, found: _Findings) -> None:
     days = facts.host.uptime_seconds / 86400
     up = f"{days:.0f} days" if days >= 2 else f"{days * 24:.0f} hours"
     found.add("Host", "ok", f"It calls itself {facts.host.hostname} and has been up for {up}.")
+
+
+def _double(host: Host, found: _Findings) -> None:
+    """That it was added before, under another name."""
+    host.refresh_from_db(fields=["boot_id", "hostname"])
+    if others := doubles.same_machine(host):
+        found.add("Known already", "not ok", doubles.in_words(host, others), hint=doubles.hint(host, others))
 
 
 def _cards(facts: HostFacts, found: _Findings) -> None:

@@ -14,7 +14,7 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 from controlpanel.access import Action, requires
 from controlpanel.models import AuditEntry
 from controlpanel.views.asking import asking
-from hosts import services
+from hosts import doubles, services
 from hosts.forms import BaselineForm, HostForm, MaintenanceForm, MemoryForm, TrustForm
 from hosts.history import showing
 from hosts.models import Gpu, Host, HostKey, HostTest
@@ -225,9 +225,11 @@ def _context(host: Host) -> dict[str, Any]:
         key.file = f"/etc/ssh/ssh_host_{KEY_FILES.get(key.key_type, 'ecdsa')}_key.pub"  # type: ignore[attr-defined]
     for key in pinned:
         key.trusted_by = _trusted_by(key)  # type: ignore[attr-defined]
+    same = doubles.same_machine(host)
     last_test, gpus = host.tests.first(), host.gpus.filter(present=True)
     return {
         "host": host,
+        "same": {"words": doubles.in_words(host, same), "hint": doubles.hint(host, same)} if same else None,
         "is_set_up": bool(gpus) and not offered and _was_tested(host, last_test),
         "pinned": pinned,
         "offered": offered,

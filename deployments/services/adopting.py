@@ -7,7 +7,7 @@ from typing import Any
 
 from django.contrib.auth.models import User
 from django.db import transaction
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
@@ -27,6 +27,7 @@ from deployments.services.deployments import create_deployment
 from deployments.services.jobs import wait_for
 from deployments.services.profiles import LaunchFields, add_revision, create_profile
 from deployments.services.secrets import set_secret
+from hosts.doubles import refuse_doubled, same_machine
 from hosts.models import Host
 
 LOOK_AGAIN = "Look for servers again on the host's page."
@@ -60,10 +61,12 @@ def owner_of(host: Host, found: Found) -> Deployment | None:
 
 
 def _launch_that_is(host: Host, found: Found, launches: QuerySet[Launch]) -> Launch | None:
-    """Of these the one whose server it is, on the host or in a container of it."""
+    """Of these the one whose server it is, on the host, in a container of it, or on a host that is the same machine."""
     known = launches.select_related("deployment", "host")
-    for launch in known.filter(host=host) | known.filter(host__via=host):
-        here = launch.host_id == host.pk
+    doubles = same_machine(host) if host.machine == host else []
+    machines = [host, *doubles]
+    for launch in known.filter(Q(host__in=machines) | Q(host__via__in=machines)):
+        here = launch.host in machines
         same = found.is_process(launch.boot_id, launch.pid, launch.start_time) if here else False
         if same or str(launch.pk) == found.launch or (not here and found.is_inside(launch.pid, launch.start_time)):
             return launch
@@ -155,6 +158,7 @@ def _check_free_to_take(host: Host, found: Found) -> None:
     """Raises Refused for a server that cannot be adopted."""
     if found.refused:
         raise Refused(found.refused, hint=found.hint)
+    refuse_doubled(host)
     if host.look_only:
         raise Refused(f"{host} is look-only: nothing is started or stopped there.", hint="Change that on its page.")
 

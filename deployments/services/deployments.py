@@ -17,6 +17,7 @@ from deployments.proven import ran_with
 from deployments.services.jobs import wait_for
 from deployments.services.targets import refuse_released
 from deployments.traffic.hook import Moment, hook_of
+from hosts.doubles import refuse_doubled
 from hosts.models import Gpu, Host
 
 EDITABLE = (
@@ -63,6 +64,7 @@ def create_deployment(
     require(actor, Action.EDIT_DEPLOYMENT)
     if Deployment.objects.filter(name=deployment.name).exists():
         raise Refused(f"There is already a deployment named {deployment.name}.", hint="Choose another name.")
+    refuse_doubled(host)
     check_cards(host, gpu_uuids)
     _check_need(deployment)
     deployment.profile = deployment.revision.profile
@@ -109,6 +111,8 @@ def update_deployment(
         before = next(row for row in locked if row.pk == deployment.pk)
         refuse_released(before)
         _refuse_while_it_runs(before, revision=deployment.revision, host=host)
+        if host != before.placement.host:
+            refuse_doubled(host)
         deployment.port = deployment.revision.port
         deployment.save(update_fields=EDITABLE)
         Placement.objects.filter(pk=before.placement.pk).update(host=host, gpu_uuids=gpu_uuids)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from controlpanel.refusal import Refused
 from deployments.lifecycle import DOWN, ServiceState
 from deployments.models import Deployment, Revision
+from hosts.doubles import refuse_doubled
 
 
 def refuse_released(deployment: Deployment) -> None:
@@ -29,6 +30,7 @@ def check_target(deployment: Deployment, target: Revision | None) -> None:
                 f"{machine} is in maintenance: {machine.maintenance}",
                 hint="Wait until it has ended; an administrator ends it on the host's page.",
             )
+    refuse_doubled(host)
     if host.machine.look_only:
         raise Refused(
             f"{host.machine}, the node of {host}, is look-only, and the locks of its cards are there.",

@@ -111,6 +111,20 @@ def test_one_that_carries_our_own_mark_is_ours(host: Host, gpu: Gpu, administrat
         adopt(host, a_server(gpu, launch=str(launch.pk)), administrator)
 
 
+def test_our_own_server_is_not_offered_on_the_same_machine_under_another_name(
+    host: Host, gpu: Gpu, administrator: User, client_of: Callable[[User], Client]
+) -> None:
+    deployment = make_deployment(host=host, gpus=[gpu])
+    make_launch(deployment, pid=100, start_time=1000, boot_id=BOOT)
+    again = make_host()
+    here = make_gpu(again, uuid=gpu.uuid)
+    looked(again, a_server(here))
+    page = client_of(administrator).get(f"/hosts/{again.pk}/").content.decode()
+    assert "Adopt SGLang" not in page and f"/deployments/{deployment.pk}/" in page
+    with pytest.raises(services.Refused, match="is the same machine as"):
+        adopt(again, a_server(here), administrator)
+
+
 def test_who_is_on_the_same_card_may_stay_there(host: Host, gpu: Gpu, administrator: User) -> None:
     other_card = make_gpu(host)
     first = adopt(host, a_server(gpu), administrator)
