@@ -15,7 +15,16 @@ from deployments.compared import comparable, differing, found_settings, in_words
 from deployments.engines.registry import ENGINES
 from deployments.flags import FlagRow
 from deployments.known import known_card
-from deployments.lifecycle import ACTIVE, DOWN, LEAVE_THE_SERVER, LIVE_LAUNCH, GateKind, JobState, ServiceState
+from deployments.lifecycle import (
+    ACTIVE,
+    DOWN,
+    LEAVE_THE_SERVER,
+    LIVE_LAUNCH,
+    GateKind,
+    JobState,
+    LaunchState,
+    ServiceState,
+)
 from deployments.models import Deployment, Gate, Job, Launch, Placement, Revision
 from deployments.views.whose import Users, users_of_cards, whose
 from deployments.views.words import (
@@ -52,7 +61,10 @@ class Row:
     @property
     def word(self) -> Word:
         """Its state, ready for the page."""
-        return deployment_word(self.deployment, active=self.active, is_new=self.is_new)
+        word = deployment_word(self.deployment, active=self.active, is_new=self.is_new)
+        if word.value == ServiceState.STOPPED and self.launch is not None and self.launch.state == LaunchState.STARTING:
+            return Word("service", ServiceState.NOT_ANSWERING, "Not ready yet")
+        return word
 
     @property
     def is_new(self) -> bool:

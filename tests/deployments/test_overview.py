@@ -271,3 +271,10 @@ def test_a_card_of_a_container_is_unknown_with_its_node(page: Callable[[], str])
     node = make_host(reach=Host.Reach.UNREACHABLE)
     make_gpu(make_host(transport=Host.TransportKind.PCT, via=node, vmid=101))
     assert "Free" not in page()
+
+
+def test_a_server_that_loads_while_its_job_waits_is_not_called_stopped(page: Callable[[], str]) -> None:
+    deployment = make_deployment(state="stopped")
+    make_launch(deployment, state="starting", ready_at=None)
+    make_gate(make_job(deployment, state="waiting", touched=True), kind="not ready")
+    assert "Not ready yet" in page() and "Stopped" not in page()

@@ -178,6 +178,7 @@ def test_nothing_is_thought_of_a_start_while_a_job_waits_at_its_plan(
 
 def test_a_host_that_is_lost_is_unknown_whatever_waits_at_its_plan(serving: Deployment) -> None:
     waits(serving)
+    assert seen(serving, serving_machine())[0] == ServiceState.SERVING
     DeploymentWatcher().lost(held(serving), "no answer")
     serving.refresh_from_db()
     assert serving.state == ServiceState.UNKNOWN and Launch.objects.get().state == LaunchState.SERVING
