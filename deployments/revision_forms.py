@@ -110,10 +110,6 @@ class RevisionForm(forms.Form):
         except ValueError as problem:
             self.add_error("command", str(problem))
             return cleaned
-        if not engine.ready and not cleaned.get("ready_pattern", "").strip():
-            words = "How to tell that this server is ready is not known. Give a text that its log shows then."
-            self.add_error("ready_pattern", words)
-            return cleaned
         self.remarks = (*command.notes, *_another_engine(command, engine))
         self.launch = {
             "argv": command.argv,
@@ -125,6 +121,9 @@ class RevisionForm(forms.Form):
             "engine_versions": cleaned.get("engine_versions", ""),
             "notes": cleaned.get("notes", "").replace("\r\n", "\n"),
         }
+        if not engine.ready and not cleaned.get("ready_pattern", "").strip():
+            words = "How to tell that this server is ready is not known. Give a text that its log shows then."
+            self.add_error("ready_pattern", words)
         return cleaned
 
     def engine_for(self, command: Command) -> str:
