@@ -45,9 +45,9 @@ def nobody_is_known() -> bool:
     return not User.objects.exists()
 
 
-def make_link(*, user: User | None = None) -> NewLink:
+def make_link(*, user: User | None = None, actor: User | None = None, address: str = "") -> NewLink:
     """Make a link that works once within 24 hours: for `user` to choose a password, or for the first
-    administrator.
+    administrator. `actor` None: somebody at the panel's machine.
     """
     token = secrets.token_urlsafe(32)
     now = timezone.now()
@@ -56,7 +56,8 @@ def make_link(*, user: User | None = None) -> NewLink:
         link = OneTimeLink.objects.create(
             token_hash=_hash(token), purpose=purpose, user=user, created_at=now, expires_at=now + LINK_LIFE
         )
-        audit.record("made one-time link", actor=None, target=user, detail={"link": link.pk, "purpose": purpose})
+        detail = {"link": link.pk, "purpose": purpose}
+        audit.record("made one-time link", actor=actor, target=user, detail=detail, address=address)
     return NewLink(token=token, path=f"/{LINK_ROUTE}".replace("<str:token>", token))
 
 

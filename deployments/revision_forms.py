@@ -7,11 +7,12 @@ from typing import Any
 from django import forms
 
 from controlpanel.forms import readable
+from deployments.catalogue.ranges import out_of_range
 from deployments.commandline import Command, parse, read_env, write, write_env
 from deployments.commandline.ports import port_of
 from deployments.engines.base import Engine
 from deployments.engines.custom import CUSTOM
-from deployments.engines.registry import ENGINES, engine_of
+from deployments.engines.registry import ENGINES, engine_of, refuse_nothing_known
 from deployments.engines.versions import stated
 from deployments.forms import PLAIN
 from deployments.models import Profile, Revision
@@ -103,7 +104,9 @@ class RevisionForm(forms.Form):
         try:
             command = parse(cleaned["command"])
             engine = ENGINES[self.engine_for(command)]
+            refuse_nothing_known(command, engine)
             port = cleaned.get("port") or port_of(command, engine)
+            _refuse_out_of_range(engine, command)
         except ValueError as problem:
             self.add_error("command", str(problem))
             return cleaned
@@ -118,11 +121,21 @@ class RevisionForm(forms.Form):
             "engine_versions": cleaned.get("engine_versions", ""),
             "notes": cleaned.get("notes", "").replace("\r\n", "\n"),
         }
+        if not engine.ready and not cleaned.get("ready_pattern", "").strip():
+            words = "How to tell that this server is ready is not known. Give a text that its log shows then."
+            self.add_error("ready_pattern", words)
         return cleaned
 
     def engine_for(self, command: Command) -> str:
         """The key of the engine that the command is for."""
         return self._engine
+
+
+def _refuse_out_of_range(engine: Engine, command: Command) -> None:
+    """Raises ValueError with a sentence for each number that the engine cannot start with."""
+    found = [f"{flag} {problem}." for flag, problem in out_of_range(engine.key, command.argv)]
+    if found:
+        raise ValueError(" ".join([*found, "Correct the value."]))
 
 
 def _says_port(revision: Revision, engine: Engine) -> bool:

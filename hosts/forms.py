@@ -21,6 +21,7 @@ class HostForm(forms.ModelForm):
             "look_only",
         ]  # fmt: skip
         field_classes = {"port": PlainIntegerField, "vmid": PlainIntegerField}
+        error_messages = {"name": {"unique": "There is already a host of this name: choose another name."}}
         labels = {
             "transport": "How the panel reaches it",
             "via": "Reached through",

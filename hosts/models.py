@@ -79,6 +79,11 @@ class Host(models.Model):
         """
         return cls.objects.filter(pk=pk, monitor_owner=owner, monitor_lease_until__gt=Now())
 
+    @property
+    def is_off(self) -> bool:
+        """A container that the last try has found stopped: then nothing runs there."""
+        return self.transport == self.TransportKind.PCT and self.problem.endswith(" is not running.")
+
     def clean(self) -> None:
         """Refuse what cannot work, with a sentence that says what to write instead."""
         problems: dict[str, str] = {}

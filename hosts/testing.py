@@ -8,6 +8,7 @@ from django.db import close_old_connections
 from django.utils import timezone
 
 from controlpanel.live import hints
+from controlpanel.templatetags.words import duration
 from hosts import doubles, links
 from hosts.models import Host, HostTest
 from hosts.probe.facts import HostFacts
@@ -50,7 +51,8 @@ def run_test(test_id: int) -> None:
     links.POOL.evict(test.host_id)
     try:
         with links.borrow(test.host) as transport:
-            found.add("Connection", "ok", f"Connected to {test.host.where}.")
+            if test.host.transport != Host.TransportKind.PCT:
+                found.add("Connection", "ok", f"Connected to {test.host.where}.")
             _look(test.host, transport, found)
     except TransportError as error:
         not_reached(test.host, error)
@@ -63,6 +65,8 @@ def run_test(test_id: int) -> None:
 
 def _look(host: Host, transport: Transport, found: _Findings) -> None:
     facts = _facts(host, transport, found)
+    if host.transport == Host.TransportKind.PCT:  # what was open before is the link of its node
+        found.add("Connection", "ok", f"Connected to {host.where}.")
     reached(host, facts)
     store_cards(host, facts, source="test")
     _host(facts, found)
@@ -90,8 +94,7 @@ def _host(facts: HostFacts, found: _Findings) -> None:
     if isinstance(facts.host, Unknown):
         found.add("Host", "unknown", facts.host.reason, hint="The login needs a POSIX shell.")
         return
-    days = facts.host.uptime_seconds / 86400
-    up = f"{days:.0f} days" if days >= 2 else f"{days * 24:.0f} hours"
+    up = duration(facts.host.uptime_seconds, parts=1)
     found.add("Host", "ok", f"It calls itself {facts.host.hostname} and has been up for {up}.")
 
 

@@ -28,6 +28,10 @@ OPS_IN_TEN_SECONDS = 100  # a page subscribes to all of its streams at once
 LARGEST_FRAME = 4 * protocol.LARGEST_BATCH  # one line may be longer than a batch should be
 
 
+class BrowserLeft(Exception):
+    """Nobody is at the other end of the socket any more, which is no fault of anybody's."""
+
+
 @dataclass
 class Followed:
     """A stream that this page follows, and how far it got."""
@@ -107,6 +111,8 @@ class LiveConsumer(AsyncWebsocketConsumer):
         """A pump that cannot go on closes the socket: the page then says so, connects anew and resumes by cursor."""
         try:
             await self._pump_for_ever()
+        except BrowserLeft:
+            logger.debug("a browser left while something was sent to it")
         except Exception:  # whatever the database does just then
             logger.exception("a live connection could not be served and is closed")
             await self.close(protocol.FAILED)
@@ -188,3 +194,5 @@ class LiveConsumer(AsyncWebsocketConsumer):
                 await self.send(text_data=text)
         except TimeoutError:
             await self.close(protocol.TOO_SLOW)
+        except OSError as error:  # how the server says that nobody is at the other end any more
+            raise BrowserLeft from error

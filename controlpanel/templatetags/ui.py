@@ -7,12 +7,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 from django import template
+from django.conf import settings
 from django.forms import BoundField
 from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from controlpanel.manual import manage_command
 from controlpanel.templatetags import words
 
 register = template.Library()
@@ -25,6 +27,14 @@ CLASSES = {"select": "form-select", "checkbox": "form-check-input"}
 def icon(name: str) -> SafeString:
     """A decorative icon; the word beside it carries the meaning."""
     return format_html('<i class="ti ti-{}" aria-hidden="true"></i>', name)
+
+
+@register.simple_tag(takes_context=True)
+def invite_command(context: template.Context, role: str) -> str:
+    """The line that invites somebody with ``role`` on the panel's machine; its link leads to where browsers are now."""
+    request: HttpRequest = context["request"]
+    url = [] if settings.PANEL_URL else ["--url", f"{request.scheme}://{request.get_host()}"]
+    return manage_command("signinlink", "--user", "NAME", "--role", role, *url)
 
 
 @register.simple_tag

@@ -9,6 +9,7 @@ from deployments.catalogue.finding import ERROR, LEVELS, NOTE, WARN, Finding
 from deployments.catalogue.matching import Ambiguous, Given, Words, match
 from deployments.catalogue.model import Catalogue, Flag
 from deployments.catalogue.pairs import pairs_of
+from deployments.catalogue.ranges import out_of_range
 from deployments.catalogue.values import problem_of
 from deployments.catalogue.versions import change_of
 
@@ -32,6 +33,7 @@ def check(args: Sequence[str], catalogue: Catalogue) -> list[Finding]:
         *_twice(words),
         *_required(words, catalogue),
         *pairs_of(catalogue.engine, _values(words), catalogue.version),
+        *_out_of_range(args, words, catalogue),
     ]
     return sorted(found, key=lambda finding: LEVELS.index(finding.level))
 
@@ -142,6 +144,15 @@ def _required(words: Words, catalogue: Catalogue) -> Iterator[Finding]:
     for flag in catalogue.flags:
         if flag.required and not flag.is_positional and flag.name not in there and not by_place:
             yield _sure(catalogue, flag.name, f"{flag.name} is missing; the engine needs it.", f"Add {flag.name}.")
+
+
+def _out_of_range(args: Sequence[str], words: Words, catalogue: Catalogue) -> Iterator[Finding]:
+    """What its source lets through and its start does not; a value of the wrong type is said already."""
+    read = {given.written for given in words.given if given.values}
+    said = {given.written for given in words.given for value in given.values if problem_of(given.flag, value)}
+    for flag, problem in out_of_range(catalogue.engine, args):
+        if flag in read - said:
+            yield Finding(WARN, flag, f"{flag} {problem}.", "Correct the value.")
 
 
 def _values(words: Words) -> dict[str, tuple[str, ...]]:

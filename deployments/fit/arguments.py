@@ -38,7 +38,7 @@ class Arguments:
             return None
         found = COUNT.fullmatch(value)
         if found is None or (found[2] and found[2] not in self.units):
-            raise CannotTell(f"{names[0]} {value} is not a number. Correct it in the profile.")
+            raise CannotTell(f"{names[0]} {value} {_wrong(value)}. Correct it in the profile.")
         return int(float(found[1]) * self.units.get(found[2] or "", 1))
 
     def positive(self, *names: str) -> int | None:
@@ -65,5 +65,13 @@ class Arguments:
         except ValueError:
             number = -1.0
         if not 0 <= number < 1e9:
-            raise CannotTell(f"{names[0]} {value} is not a number. Correct it in the profile.")
+            raise CannotTell(f"{names[0]} {value} {_wrong(value)}. Correct it in the profile.")
         return number
+
+
+def _wrong(value: str) -> str:
+    """Why it does not count, as the end of a sentence."""
+    try:
+        return "is less than 0" if float(value) < 0 else "is not a number"
+    except ValueError:
+        return "is not a number"

@@ -168,7 +168,9 @@ def fit_warnings(fit: Fit | None, *, name: str) -> list[dict[str, Any]]:
         if fit.is_only_too_long:
             why = "It starts all the same, and refuses each request that is longer than what goes in."
         text = f"{name} does not fit on these cards. {fit.found.reason}"
-        found.insert(0, warning(text, why, _todo(fit), asks=not fit.is_only_too_long, cure=Cure.FLAGS))
+        fails = not fit.is_only_too_long
+        despite = "although it does not fit" if fails else ""
+        found.insert(0, warning(text, why, _todo(fit), asks=fails, despite=despite, cure=Cure.FLAGS))
     elif fit.verdict is Verdict.TOO_CLOSE and _is_unlikely(fit):
         why = "Some of what an engine takes is only known between bounds. It may start, and it may not."
         found.insert(

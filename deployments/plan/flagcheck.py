@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from deployments.catalogue.finding import NOTE, Finding
 from deployments.catalogue.model import Catalogue
+from deployments.commandline import Command
+from deployments.engines.base import Engine
+from deployments.engines.registry import is_nothing_known
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,24 @@ class FlagCheck:
 
 NOT_CHECKED = FlagCheck()
 """There is nothing to check: nothing is launched, or it is launched already."""
+
+
+def warnings_of_program(command: Command, engine: Engine, *, launch: str) -> list[dict[str, object]]:
+    """Of a revision from before such commands were refused: what is stopped for it may be stopped for nothing."""
+    if not is_nothing_known(command, engine):
+        return []
+    return [
+        {
+            "text": f"The command of {launch} does not start {engine.label}, for all that can be read from it.",
+            "why": f"The panel waits for the ready line of {engine.label}, which another program never writes: what "
+            "serves now would be stopped for nothing.",
+            "todo": f"Write the command that starts {engine.label} in a new revision, or make a profile with the "
+            "engine “Any other command” for it.",
+            "blocks": False,
+            "asks": True,
+            "cure": "flags",
+        }
+    ]
 
 
 def warnings_of_flags(checked: FlagCheck, *, launch: str) -> list[dict[str, object]]:

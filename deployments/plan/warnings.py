@@ -7,12 +7,13 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import Any
 
+from deployments.commandline import Command
 from deployments.commandline.prefixes import uv_without_frozen
 from deployments.decisions.usable import CardUsable, Usability, not_usable
 from deployments.decisions.verify import CardSeen
 from deployments.engines.versions import is_among
 from deployments.plan.cards import CARDS_VARIABLE, Held, cards_named, memory_on
-from deployments.plan.flagcheck import warnings_of_flags
+from deployments.plan.flagcheck import warnings_of_flags, warnings_of_program
 from deployments.plan.inputs import HOME, LEAST_DISK_MIB, PlanInput, Recipe
 from deployments.plan.manager import scheduler_of
 from deployments.plan.passing import ROUTER_KEY, why_not_in_container, why_not_passed
@@ -35,12 +36,20 @@ class Cure(StrEnum):
 
 
 def warning(
-    text: str, why: str, todo: str, *, blocks: bool = False, asks: bool = False, cure: Cure = Cure.NONE
+    text: str,
+    why: str,
+    todo: str,
+    *,
+    blocks: bool = False,
+    asks: bool = False,
+    despite: str = "",
+    cure: Cure = Cure.NONE,
 ) -> dict[str, Any]:
     """A sentence, why it matters, and what to do, on which page. ``asks``: a plan with it is never approved without a
-    person.
+    person. ``despite``: approving needs a reason too, and these words stand on its button, as "although it fails".
     """
-    return {"text": text, "why": why, "todo": todo, "blocks": blocks, "asks": asks, "cure": cure.value}
+    found = {"text": text, "why": why, "todo": todo, "blocks": blocks, "asks": asks, "cure": cure.value}
+    return found | ({"despite": despite} if despite else {})
 
 
 def warnings_of(
@@ -63,7 +72,7 @@ def warnings_of(
         *_blocking(asked, serving, _to_be_measured(cards, usable)),
         *managed,
         *fitting,
-        *(warnings_of_flags(asked.flags, launch=asked.new.name) if asked.new is not None else ()),
+        *(_of_command(asked, asked.new) if asked.new is not None else ()),
         *_scheduled(asked),
         *_may_change(asked),
         *_split(asked),
@@ -72,6 +81,13 @@ def warnings_of(
         *_tight(asked, serving, _to_be_measured(cards, usable)),
     ]
     return sorted(found, key=lambda warning: not warning["blocks"])
+
+
+def _of_command(asked: PlanInput, new: Recipe) -> list[dict[str, Any]]:
+    """Whether it starts the engine at all, and with flags that this knows."""
+    command = Command(list(new.argv), dict(new.env), new.workdir, new.container)
+    program = warnings_of_program(command, asked.engine, launch=new.name)
+    return [*program, *warnings_of_flags(asked.flags, launch=new.name)]
 
 
 def _unusable(asked: PlanInput, usable: Sequence[CardUsable]) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ from controlpanel.refusal import Refused
 from deployments.commandline import Command, check_command
 from deployments.commandline.ports import port_of, said_port
 from deployments.engines.base import Engine
-from deployments.engines.registry import ENGINES
+from deployments.engines.registry import ENGINES, refuse_nothing_known
 from deployments.engines.versions import stated
 from deployments.models import Profile, Revision
 from deployments.profilefile import ProfileFile
@@ -95,6 +95,7 @@ def _check_launch(engine: Engine, launch: LaunchFields) -> None:
         raise Refused(f"{workdir!r} is not a full path.", hint="Write the working directory from / on.")
     try:
         check_command(command)
+        refuse_nothing_known(command, engine)
         _check_port(engine, command, launch["port"])
     except ValueError as error:
         raise Refused(str(error)) from error

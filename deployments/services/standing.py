@@ -156,6 +156,11 @@ def _check_later(gate: Gate, *, begins: int, ends: int, plan_hash: str) -> None:
     """Raises Refused for another plan than the one that is shown, and for a time that is none."""
     if gate.kind != GateKind.PLAN or not (gate.job.plan or {}).get("stops"):
         raise Refused("Only a plan that stops a server can wait until no request runs.", hint="Approve it, or not.")
+    if any(choice["key"] == "approve" and choice.get("needs_reason") for choice in gate.choices):
+        raise Refused(
+            "This plan is known to fail, so it is not approved for later.",
+            hint="Discard it. To have it all the same, approve it now, with a reason.",
+        )
     if gate.step.name != StepName.PLAN:
         raise Refused("The job has begun: it cannot wait until no request runs.", hint="Approve it, or not.")
     if gate.plan_hash != plan_hash:

@@ -122,6 +122,10 @@ def _left(ctx: StepContext) -> str:
     return " and ".join(one.name for one in ctx.job.subjects) or ctx.deployment.name
 
 
+def _if_same(count: int) -> str:
+    return "only if it is still the same process" if count == 1 else "each only if it is still the same process"
+
+
 def _choices(ctx: StepContext, seen: Round, again: SecondLook) -> list[dict[str, Any]]:
     others = again.killable
     numbers = _processes(holder.pid for holder in others)
@@ -144,8 +148,8 @@ def _choices(ctx: StepContext, seen: Round, again: SecondLook) -> list[dict[str,
         "action": "confirm_kill",
         "danger": True,
         "needs_reason": True,
-        "detail": f"Ends by force (SIGKILL) exactly {numbers}, each only if it is still the same process. Their work "
-        "is lost.",
+        "detail": f"Ends by force (SIGKILL) exactly {numbers}, {_if_same(len(others))}. "
+        f"{'Its' if len(others) == 1 else 'Their'} work is lost.",
     }
     anyway = {
         "key": "anyway",
@@ -167,12 +171,13 @@ def _choices(ctx: StepContext, seen: Round, again: SecondLook) -> list[dict[str,
         "action": "confirm_kill",
         "danger": True,
         "needs_reason": True,
-        "detail": f"Ends by force (SIGKILL) exactly {_processes(each.process.pid for each in again.left)}, each only "
-        "if it is still the same process.",
+        "detail": f"Ends by force (SIGKILL) exactly {_processes(each.process.pid for each in again.left)}, "
+        f"{_if_same(len(again.left))}.",
     }
     if seen.holders:
-        look["label"] = "Ask the owner, then look again"
-        look["detail"] = f"Whoever it belongs to may end it in order. {look['detail']}"
+        look["detail"] = (
+            f"Ask whoever it belongs to first: they may end it in order. The panel tells nobody. {look['detail']}"
+        )
     full = _too_full(ctx, seen)
     if full:
         look["detail"] += f" To launch anyway is not offered: {full}"

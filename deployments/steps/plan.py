@@ -109,13 +109,7 @@ def ask_for_approval(ctx: StepContext, made: Plan, *, title: str, anew: bool = F
         text="Nothing has been touched so far." if not ctx.job.touched else "",
         evidence=_difference(old, plan) if old else [],
         choices=[
-            {
-                "key": "approve",
-                "label": TITLES[JobKind(ctx.job.kind)],
-                "action": "approve",
-                "danger": bool(made.data["stops"]),
-                "detail": _cost(ending, made.data),
-            },
+            _approve(ctx, made.data, cost=_cost(ending, made.data)),
             {
                 "key": "discard",
                 "label": "Discard this plan",
@@ -139,6 +133,19 @@ def _difference(old: dict[str, Any], new: dict[str, Any]) -> list[dict[str, Any]
 def _marked_new(old: dict[str, Any], warnings: list[dict[str, Any]]) -> list[dict[str, Any]]:
     known = {warning["text"] for warning in old.get("warnings", ())}
     return [{**warning, "is_new": warning["text"] not in known} for warning in warnings]
+
+
+def _approve(ctx: StepContext, data: dict[str, Any], *, cost: str) -> dict[str, Any]:
+    """The choice that lets it happen: a dangerous one, with a reason, where the plan says that it is for nothing."""
+    despite = next((warning["despite"] for warning in data["warnings"] if warning.get("despite")), "")
+    return {
+        "key": "approve",
+        "label": f"{TITLES[JobKind(ctx.job.kind)]} {despite}".rstrip(),
+        "action": "approve",
+        "danger": bool(data["stops"] or despite),
+        "needs_reason": bool(despite),
+        "detail": cost,
+    }
 
 
 def _cost(ctx: StepContext, data: dict[str, Any]) -> str:

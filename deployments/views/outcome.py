@@ -46,7 +46,7 @@ def outcome(job: Job) -> dict[str, Any]:
         "retry_proven": failed and proven is not None and job.kind not in NOT_BY_PROVEN,
         "left_down": _left_down(job),
         "in_effect": in_effect(launch.effective if launch else {}),
-        "memory": _memory(launch) if launch else [],
+        "memory": _memory(job, launch) if launch else [],
         "measured": _measured(job),
         "is_proven": bool(launch and proven and launch.revision_id == proven.pk),
     }
@@ -113,10 +113,20 @@ def _measured(job: Job) -> dict[str, Any]:
     return beside_proven(found, job.deployment) if found is not None else {}
 
 
-def _memory(launch: Launch) -> list[dict[str, Any]]:
+def _memory(job: Job, launch: Launch) -> list[dict[str, Any]]:
     """Memory of the launch's cards, before the start and now."""
     cards = Gpu.objects.filter(host=launch.host_id, uuid__in=list(launch.memory_before)).order_by("index")
-    return [{"gpu": gpu, "before": launch.memory_before[gpu.uuid]} for gpu in cards]
+    return [{"gpu": gpu, "before": launch.memory_before[gpu.uuid], **_now(job, launch, gpu)} for gpu in cards]
+
+
+def _now(job: Job, launch: Launch, gpu: Gpu) -> dict[str, Any]:
+    """The newer of the host's reading and the job's; not known where both are from before the server was ready."""
+    own = job.readings.filter(gpu_uuid=gpu.uuid).order_by("-at").first()
+    seen = [(gpu.read_at, gpu.used_mib), *([(own.at, own.used_mib)] if own is not None else [])]
+    at, used = max(((at, used) for at, used in seen if at is not None), default=(None, None), key=lambda one: one[0])
+    if at is None or (launch.ready_at is not None and at < launch.ready_at):
+        return {"now": None, "at": None}
+    return {"now": used, "at": at}
 
 
 def _line_link(job: Job) -> str:

@@ -16,6 +16,7 @@ from deployments import services
 from deployments.commandline import write
 from deployments.engines.registry import ENGINES
 from deployments.flags import around, flags_of, side_by_side
+from deployments.lifecycle import LaunchState
 from deployments.models import Deployment, Launch, Profile, Revision
 from deployments.revision_forms import ProfileForm, RevisionForm
 from deployments.views.flagcheck import context as check_context
@@ -147,6 +148,7 @@ def profile(request: HttpRequest, pk: int) -> HttpResponse:
         "profile": found,
         "engine": ENGINES[found.engine].label if found.engine in ENGINES else found.engine,
         "revisions": revisions,
+        "running": _running(found, besides=revisions[0]),
         "shown": shown,
         "command": write(shown.command),
         "deployments": deployments,
@@ -168,6 +170,7 @@ def compare(request: HttpRequest, pk: int) -> HttpResponse:
     if other is not None and other not in {side.profile for side in (left, right) if side}:
         right = other.newest
     right = right or revisions[0]
+    left = left or _running(found, besides=right)
     left = left or next((revision for revision in revisions if revision != right), right)
     rows = side_by_side(flags_of(left.argv), flags_of(right.argv))
     env = side_by_side(left.env, right.env)
@@ -180,6 +183,13 @@ def compare(request: HttpRequest, pk: int) -> HttpResponse:
         "changes": sum(row.changed for row in [*rows, *env, *rest]),
     }  # fmt: skip
     return render(request, "deployments/compare.html", context)
+
+
+def _running(found: Profile, *, besides: Revision) -> Revision | None:
+    """The revision of a profile that serves now, if it is another than ``besides``: the last one started first."""
+    serving = Launch.objects.filter(state=LaunchState.SERVING, revision__profile=found).exclude(revision=besides)
+    launch = serving.select_related("revision__profile").order_by("-started_at").first()
+    return launch.revision if launch is not None else None
 
 
 def _other_profile(asked: str | None, found: Profile, *sides: Revision | None) -> Profile | None:

@@ -35,8 +35,12 @@ class AdoptForm(forms.Form):
     requester_may_approve = forms.BooleanField(required=False)
 
     def clean_name(self) -> str:
-        """A name that can be seen."""
-        return readable(self.cleaned_data["name"])
+        """A name that can be seen, and that neither a profile nor a deployment has: both get it."""
+        name = readable(self.cleaned_data["name"])
+        for kind, model in (("profile", Profile), ("deployment", Deployment)):
+            if model._default_manager.filter(name=name).exists():
+                raise forms.ValidationError(f"There is already a {kind} named {name}: choose another name.")
+        return name
 
 
 @dataclass(frozen=True)
@@ -133,13 +137,16 @@ def adopt(request: HttpRequest, pk: int) -> HttpResponse:
     """Make a deployment of a server that was found."""
     host = _host(pk)
     form = AdoptForm(request.POST)
+    key = request.POST.get("server", "")
+    typed = {"form": form, "server": key}
+    if not form.is_valid():
+        return render(request, "deployments/servers.html", context(host) | {"typed": typed}, status=422)
     try:
-        found, seen_at = found_on(host, request.POST.get("server", ""))
-        if not form.is_valid():
-            raise services.Refused(str(next(iter(form.errors.values()))[0]), hint="Go back and write another name.")
+        found, seen_at = found_on(host, key)
         made = services.adopt(host, found, seen_at=seen_at, **form.cleaned_data, **asking(request))
     except services.Refused as refused:
-        return render(request, "409.html", {"refused": refused}, status=409)
+        again = context(host) | {"typed": typed, "refused": refused}
+        return render(request, "deployments/servers.html", again, status=409)
     messages.success(
         request, f"{made} is adopted: it runs as it did, and the panel looks after it from now on. Nothing was touched."
     )

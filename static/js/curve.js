@@ -79,7 +79,7 @@ function options(cards, width) {
       ...cards.map((card, index) => ({
         label: card.label,
         stroke: css(COLORS[index % COLORS.length]),
-        dash: DASHES[Math.floor(index / 2) % DASHES.length],
+        dash: DASHES[index % DASHES.length],
         width: 2,
         points: { show: () => card.times.length === 1 },
         value: (_, used, __, at) => (at === null ? summary(card) : used === null || used === undefined ? "not measured" : size(used)),

@@ -37,7 +37,7 @@ function seriesOf(told) {
     found.filter(([left, right]) => plot.posToVal(right, "x", true) - plot.posToVal(left, "x", true) > hole);
   for (const [index, card] of told.cards.entries()) {
     const stroke = css(COLORS[index % COLORS.length]);
-    const line = { stroke, dash: DASHES[Math.floor(index / 2) % DASHES.length], gaps, points: { show: false } };
+    const line = { stroke, dash: DASHES[index % DASHES.length], gaps, points: { show: false } };
     series.push({ ...line, label: card.label, width: 2, value: (_, __, ___, at) => (at === null ? summary(card) : pointed(card, at)) });
     data.push(card.most);
     if (!card.least) continue;

@@ -21,7 +21,7 @@ from deployments.lifecycle import LaunchState, ServiceState
 from deployments.models import Deployment, Launch, Profile, Revision, ServerLook
 from deployments.plan.passing import API_KEY
 from hosts.models import Gpu, Host
-from tests.factories import make_deployment, make_gpu, make_host, make_job, make_launch
+from tests.factories import make_deployment, make_gpu, make_host, make_job, make_launch, make_profile
 
 pytestmark = pytest.mark.django_db
 ClientOf = Callable[[User], Client]
@@ -330,7 +330,7 @@ def test_what_cannot_be_adopted_is_said(
     answer = client_of(administrator).post(
         f"/hosts/{host.pk}/servers/adopt/", {"server": found.key, "name": "qwen", **posted}
     )
-    assert answer.status_code == 409 and words in answer.content.decode()
+    assert answer.status_code in (409, 422) and words in answer.content.decode()
     assert not Deployment.objects.exists()
 
 
@@ -351,3 +351,20 @@ def test_a_deployment_on_its_port_is_offered_to_be_attached(
 def test_every_deed_is_a_post_of_who_may(client_of: ClientOf, viewer: User, host: Host, path: str) -> None:
     assert client_of(viewer).get(f"/hosts/{host.pk}/servers/{path}").status_code == 405
     assert client_of(viewer).post(f"/hosts/{host.pk}/servers/{path}").status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"), [("taken", "There is already a profile named taken"), ("a\u202eb", "do not show")]
+)
+def test_a_name_that_cannot_be_keeps_the_form_with_the_error_at_its_field(
+    client_of: ClientOf, administrator: User, host: Host, gpu: Gpu, name: str, sentence: str
+) -> None:
+    make_profile(name="taken")
+    found = a_server(gpu)
+    looked(host, found)
+    posted = {"server": found.key, "name": name, "requester_may_approve": "on"}
+    answer = client_of(administrator).post(f"/hosts/{host.pk}/servers/adopt/", posted)
+    page = answer.content.decode()
+    assert answer.status_code == 422 and not Deployment.objects.exists()
+    assert sentence in page and f'value="{name}"' in page and 'aria-invalid="true"' in page
+    assert "Adopt SGLang on port 30000" in page and 'id="approve-100" checked' in page

@@ -278,3 +278,36 @@ def test_a_server_that_loads_while_its_job_waits_is_not_called_stopped(page: Cal
     make_launch(deployment, state="starting", ready_at=None)
     make_gate(make_job(deployment, state="waiting", touched=True), kind="not ready")
     assert "Not ready yet" in page() and "Stopped" not in page()
+
+
+def test_what_is_said_of_a_host_that_cannot_be_seen_is_true_of_it(page: Callable[[], str]) -> None:
+    values = {"reach": Host.Reach.UNREACHABLE, "reach_since": timezone.now()}
+    host = make_host(name="far", problem="No route.", **values)
+    assert "may still serve" in page()
+    Host.objects.filter(pk=host.pk).update(last_seen_at=None)
+    shown = page()
+    assert "may still serve" not in shown and "has not reached it yet" in shown
+    host.delete()
+    node = make_host(name="pve")
+    make_host(
+        name="ct", transport="pct", via=node, vmid=130, address="", problem="Container 130 is not running.", **values
+    )
+    shown = page()
+    assert "may still serve" not in shown and "until it runs again" in shown
+
+
+def test_a_card_whose_baseline_is_not_known_is_compared_with_nothing(page: Callable[[], str]) -> None:
+    make_gpu(make_host(), used_mib=57_000, baseline_mib=None)
+    shown = page()
+    assert "not known yet" in shown and "more than when nobody holds it" not in shown
+
+
+def test_never_launched_is_one_word_everywhere_and_has_no_moving_time(
+    page: Callable[[], str], client_of: ClientOf, operator: User
+) -> None:
+    new = make_deployment(name="new-one", state="stopped", state_since=timezone.now())
+    host = client_of(operator).get(f"/hosts/{new.placement.host_id}/").content.decode()
+    part = host.split("Deployments here")[1].split("</section>")[0]
+    assert "Not launched yet" in part and "Stopped" not in part
+    row = page().split("Not launched yet")[1].split("port")[0]
+    assert "since" not in row

@@ -8,9 +8,10 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from deployments.models import Profile
+from deployments.models import Launch, Profile
 from tests.factories import (
     make_deployment,
+    make_launch,
     make_profile,
     make_revision,
 )
@@ -84,7 +85,7 @@ def test_a_service_refusal_keeps_the_form_too(client_of: ClientOf, administrator
     ("field", "text", "sentence"),
     [
         ("workdir", "models", "is not a full path"),
-        ("command", "python a.py --port x", "says port &#x27;x&#x27;"),
+        ("port", "32000", "says port 31000"),
         ("env", "hf_token=x", "capital letters"),
         ("env", "NOTE=hf_abcdefghijklmnop", "looks like a secret"),
         ("env", "RELAUNCH_LAUNCH=x", "panel&#x27;s own"),
@@ -133,7 +134,7 @@ def test_the_port_is_not_asked_for_where_the_command_says_it(
 def test_a_form_that_is_saved_as_it_was_makes_no_revision(client_of: ClientOf, administrator: User) -> None:
     profile = make_profile()
     make_revision(
-        profile, argv=["python", "-m", "x.launch_server", "--name", "two words"],
+        profile, argv=["python", "-m", "sglang.launch_server", "--name", "two words"],
         env={"A": "1", "B": " x "}, workdir="/w",
         container={"tool": "podman", "image": "img", "options": ["-v", "/a b:/c", "--network=host"]},
     )  # fmt: skip
@@ -215,7 +216,8 @@ def test_an_unknown_program_asks_when_it_is_ready(client_of: ClientOf, administr
         "/profiles/new/", PROFILE | {"engine": "", "command": "/opt/tei --port 9000"}
     )
     page = answer.content.decode()
-    assert answer.status_code == 409 and "How to tell that this server is ready is not known" in page
+    assert answer.status_code == 422 and "How to tell that this server is ready is not known" in page
+    assert 'id="id_ready_pattern_error"' in page, "at its field"
     assert '<option value="custom" selected>' in page and "/opt/tei --port 9000" in page
 
 
@@ -233,3 +235,56 @@ def test_a_command_that_cannot_be_taken_stays_in_the_form(
     answer = client_of(administrator).post("/profiles/new/", PROFILE | {"command": command})
     page = answer.content.decode()
     assert answer.status_code == 422 and sentence in page and command in page
+
+
+@pytest.mark.parametrize(
+    "command", ["rm -rf /", "./serve.sh --port 30000", "docker run -p 30000:30000 ubuntu rm -rf /"]
+)
+def test_a_command_that_the_engine_does_not_know_is_refused_as_a_revision_and_in_create(
+    client_of: ClientOf, administrator: User, command: str
+) -> None:
+    client = client_of(administrator)
+    client.post("/profiles/new/", PROFILE)
+    profile = Profile.objects.get()
+    revised = client.post(f"/profiles/{profile.pk}/revise/", {"command": command})
+    created = client.post("/profiles/new/", PROFILE | {"name": "other", "command": command})
+    for answer in (revised, created):
+        page = answer.content.decode()
+        assert answer.status_code == 422 and "This command does not start SGLang" in page and command in page
+        assert "with the engine “Any other command”" in page
+    assert profile.revisions.count() == 1 and Profile.objects.count() == 1
+
+
+def test_an_image_without_a_program_may_start_the_engine(client_of: ClientOf, administrator: User) -> None:
+    command = "docker run --gpus all -p 30000:30000 registry/our-llm --port 30000"
+    assert client_of(administrator).post("/profiles/new/", PROFILE | {"command": command}).status_code == 302
+
+
+@pytest.mark.parametrize(
+    ("flag", "sentence"),
+    [
+        ("--context-length -5", "--context-length takes a whole number of 1 or more, and -5 is not."),
+        ("--tp-size two", "--tp-size takes a whole number, and “two” is none."),
+        ("--mem-fraction-static 1.5", "--mem-fraction-static takes a number between 0 and 1, and 1.5 is not."),
+    ],
+)
+def test_a_number_that_cannot_be_is_refused_in_the_form(
+    client_of: ClientOf, administrator: User, flag: str, sentence: str
+) -> None:
+    command = f"python -m sglang.launch_server --model-path /m {flag}"
+    answer = client_of(administrator).post("/profiles/new/", PROFILE | {"command": command})
+    assert answer.status_code == 422 and sentence in answer.content.decode() and not Profile.objects.exists()
+
+
+def test_compare_opens_on_what_runs_against_the_newest(client_of: ClientOf, viewer: User) -> None:
+    deployment = make_deployment(state="serving")
+    profile = deployment.profile
+    running = profile.newest
+    launch = make_launch(deployment, state="serving")
+    Launch.objects.filter(pk=launch.pk).update(revision=running)
+    make_revision(profile)
+    newest = make_revision(profile)
+    page = client_of(viewer).get(f"/profiles/{profile.pk}/").content.decode()
+    assert f'name="left" value="{running.pk}" checked' in page and f'name="right" value="{newest.pk}" checked' in page
+    answer = client_of(viewer).get(f"/profiles/{profile.pk}/compare/")
+    assert (answer.context["left"], answer.context["right"]) == (running, newest)

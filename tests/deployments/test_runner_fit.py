@@ -10,8 +10,10 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.utils import timezone
 
+from deployments import services
 from deployments.lifecycle import JobKind, JobState
-from deployments.models import ModelOnHost
+from deployments.models import ModelOnHost, Revision
+from deployments.services import Refused
 from hosts.transport.base import CommandTimeout, LinkLost
 from tests.deployments.fit import models
 from tests.deployments.machine import CARDS
@@ -142,3 +144,25 @@ def test_where_others_held_memory_nothing_is_said_of_fitting(idle: Story) -> Non
     idle.host.before["launch start"] = lambda: idle.host.machine.cards.update(dict.fromkeys(CARDS, 30_000))
     found = failed_start(idle)
     assert found["fit"] is None and "something else held memory" in found["memory"]
+
+
+def test_a_plan_that_is_known_to_fail_is_approved_with_a_reason_only(
+    serving: Story, client_of: ClientOf, approver: User
+) -> None:
+    serving.deployment.launches.update(ready_at=None)
+    serving.host.model = models.QWEN35_9B
+    revision = serving.deployment.revision
+    Revision.objects.update(argv=[*revision.argv, "--mem-fraction-static", "0.1"])
+    assert planned(serving)["word"] == "It does not fit"
+    choice = serving.gate.choices[0]
+    assert choice["label"] == "Approve and restart although it does not fit"
+    assert choice["danger"] and choice["needs_reason"]
+    page = client_of(approver).get(f"/jobs/{serving.job.pk}/part/gate/").content.decode()
+    assert "although it does not fit" in page and "Needs a reason." in page and "Approve when idle" not in page
+    with pytest.raises(Refused, match="needs a reason"):
+        serving.answer("approve", comment=" ")
+    later = {"begins": 0, "ends": 12, "plan_hash": serving.gate.plan_hash, "actor": approver, "address": ""}
+    with pytest.raises(Refused, match="known to fail"):
+        services.approve_when_idle(serving.gate, **later)
+    serving.answer("approve", comment="A test of the alarm.")
+    assert serving.job.gates.get(kind="plan").comment == "A test of the alarm."

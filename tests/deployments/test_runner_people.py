@@ -224,7 +224,10 @@ def test_who_closes_the_card_before_the_question_is_asked_is_not_killed_by_its_a
     rows = [evidence["table"]["rows"] for evidence in serving.gate.evidence if "table" in evidence]
     assert [row[0] for row in rows[0]] == ["9"]
     kill = next(choice for choice in serving.gate.choices if choice["key"] == "kill")
-    assert "exactly process 9," in kill["detail"]
+    assert "exactly process 9, only if it is still the same process. Its work is lost." in kill["detail"]
+    again = next(choice for choice in serving.gate.choices if choice["key"] == "again")
+    assert again["label"] == "Look again" and "Ask whoever it belongs to first" in again["detail"]
+    assert "The panel tells nobody." in again["detail"], "the button does not ask the owner"
     serving.answer("kill")
     serving.work()
     assert 9 not in serving.host.machine.procs and 12 in serving.host.machine.procs
@@ -233,7 +236,7 @@ def test_who_closes_the_card_before_the_question_is_asked_is_not_killed_by_its_a
 def test_the_kill_names_each_process_though_others_are_shown_too(serving: Story) -> None:
     two_strangers(serving, before_the_second_look=lambda: setattr(serving.host.machine.procs[12], "port", 30000))
     kill = next(choice for choice in serving.gate.choices if choice["key"] == "kill")
-    assert "exactly processes 9, 12," in kill["detail"]
+    assert "exactly processes 9, 12, each only if it is still the same process. Their work is lost." in kill["detail"]
     rows = [row for evidence in serving.gate.evidence for row in evidence.get("table", {}).get("rows", [])]
     assert [row[0] for row in rows] == ["9", "12", "12"]
 

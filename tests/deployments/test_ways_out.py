@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from html import unescape
+from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
@@ -31,7 +34,8 @@ def test_a_lone_administrator_reads_the_ways_out(client_of: ClientOf, administra
     job = waiting(administrator)
     page = card(client_of(administrator), job)
     assert "lets nobody decide about their own" in page and "Nobody else here may do that." in page
-    assert "manage.py signinlink --user NAME --role approver" in page
+    assert "manage.py signinlink --user NAME --role approver --url http://testserver" in page
+    assert 'href="/people/"' in page
     assert f'href="/deployments/{job.deployment_id}/edit/"' in page and 'value="discard"' in page
     assert f"“{DeploymentForm.Meta.labels['requester_may_approve']}”" in page
 
@@ -95,3 +99,13 @@ def test_the_plan_says_on_top_that_nobody_may_approve(client_of: ClientOf, admin
     job = waiting(administrator)
     page = card(client_of(administrator), job)
     assert "Nobody else here may approve it." in page and page.index('href="#decision"') < page.index('id="decision"')
+
+
+def test_the_printed_command_is_about_this_very_panel(client_of: ClientOf, administrator: User, settings: Any) -> None:
+    """The demo's panel has a data directory of its own: without it the command would invite into another panel."""
+    settings.DATA_DIR = "/srv/of the panel"
+    page = unescape(card(client_of(administrator), waiting(administrator)))
+    assert f"cd {settings.BASE_DIR} && RELAUNCH_DATA_DIR='/srv/of the panel' {sys.executable} manage.py signin" in page
+    settings.DATA_DIR = settings.BASE_DIR / "var"
+    page = card(client_of(administrator), Job.objects.get())
+    assert "RELAUNCH_DATA_DIR" not in page

@@ -65,6 +65,7 @@ def _pages(deployment: Any, host: Any, revision: Any) -> dict[str, str]:
         "jobs": "/jobs/",
         "jobs_none": "/jobs/?deployment=nobody",
         "audit": "/audit/",
+        "people": "/people/",
         "audit_verified": "/audit/?verify=1",
     }
 

@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from hosts import links, testing
 from hosts.forms import HostForm
 from hosts.models import Gpu, Host, HostTest
+from hosts.probe.facts import HostFacts
 from hosts.probe.fake import answer, is_probe
-from hosts.transport.base import AuthenticationError, HostKeyUnknown, LinkLost, PublicHostKey, TransportError
+from hosts.probe.frames import Unknown
+from hosts.transport.base import (
+    AuthenticationError,
+    ContainerStopped,
+    HostKeyUnknown,
+    LinkLost,
+    PublicHostKey,
+    TransportError,
+)
 from hosts.transport.fake import FakeTransport, Reply
 from tests.deployments.machine import Machine, Proc, idle_machine
 from tests.factories import make_host
@@ -30,11 +41,14 @@ def run(
     *,
     refuses: TransportError | None = None,
     missing_tools: str = "",
-    breaks: bool = False,
+    breaks: bool | TransportError = False,
+    host: Host | None = None,
 ) -> dict[str, dict[str, str]]:
     """Test a host that is ``machine``; the findings by label."""
     fake = FakeTransport()
-    fake.on(is_probe, reply=LinkLost("gone") if breaks else answer(machine.sections((".",))))
+    fake.on(
+        is_probe, reply=(LinkLost("gone") if breaks is True else breaks) if breaks else answer(machine.sections((".",)))
+    )
     fake.on("sh", "-c", reply=Reply(stdout=missing_tools.encode()))
 
     @contextlib.contextmanager
@@ -44,7 +58,7 @@ def run(
         yield fake
 
     monkeypatch.setattr(links, "borrow", borrow)
-    test = HostTest.objects.create(host=make_host(reach=Host.Reach.UNKNOWN))
+    test = HostTest.objects.create(host=host or make_host(reach=Host.Reach.UNKNOWN))
     testing.run_test(test.pk)
     test.refresh_from_db()
     assert test.started_at is not None and test.finished_at is not None
@@ -125,3 +139,36 @@ def test_rung_twice_it_runs_once(monkeypatch: pytest.MonkeyPatch) -> None:
     testing.run_test(12345)
     again = HostTest.objects.get()
     assert again.findings == test.findings and again.finished_at == test.finished_at
+
+
+def test_a_container_that_does_not_run_was_not_connected_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is open is the link of its node: said as "Connected" it would stand above "is not running"."""
+    box = make_host(name="ct", transport="pct", via=make_host(name="pve"), vmid=130, address="")
+    stopped = ContainerStopped("Container 130 is not running.")
+    found = run(monkeypatch, idle_machine(), host=box, breaks=stopped)
+    test = HostTest.objects.get()
+    assert len(test.findings) == 1 and found["Connection"]["status"] == "not ok"
+    box.refresh_from_db()
+    assert box.is_off
+    found = run(monkeypatch, idle_machine(), host=box)
+    assert found["Connection"] == {
+        "label": "Connection",
+        "status": "ok",
+        "detail": "Connected to container 130 of pve.",
+        "hint": "",
+    }
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(3_600, "up for 1 h."), (600, "up for 10 min."), (400_000, "up for 4 d.")]
+)
+def test_how_long_it_is_up_reads_as_a_sentence(monkeypatch: pytest.MonkeyPatch, seconds: float, words: str) -> None:
+    read = testing.probe
+
+    def probe(*args: Any, **values: Any) -> HostFacts:
+        found = read(*args, **values)
+        assert not isinstance(found.host, Unknown)
+        return replace(found, host=replace(found.host, uptime_seconds=seconds))
+
+    monkeypatch.setattr(testing, "probe", probe)
+    assert run(monkeypatch, idle_machine())["Host"]["detail"].endswith(words)

@@ -349,3 +349,22 @@ async def _until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(5):
         while not condition():
             await asyncio.sleep(0.01)
+
+
+async def test_a_browser_that_leaves_while_something_is_sent_is_no_error(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Uvicorn says so by an OSError."""
+    socket = consumer.LiveConsumer()
+
+    async def gone(**_: Any) -> NoReturn:
+        raise ConnectionResetError
+
+    monkeypatch.setattr(socket, "send", gone)
+
+    async def pump() -> None:
+        await socket._say({"s": "rows:1", "items": []})
+
+    monkeypatch.setattr(socket, "_pump_for_ever", pump)
+    await socket._pump_until_it_fails()
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]

@@ -112,6 +112,7 @@ def test_it_does_not_fit_is_a_warning_with_the_least_change_and_binds_nothing() 
     (warning,) = made.data["warnings"]
     assert warning["text"].startswith("qwen r2 does not fit on these cards.") and not warning["blocks"]
     assert found["elsewhere"] in warning["todo"] and "stopped for nothing" in warning["why"]
+    assert warning["despite"] == "although it does not fit" and warning["asks"]
     assert made.hash == fitted(serving_machine(), KNOWN).hash
 
 
@@ -126,7 +127,7 @@ def test_more_cards_are_a_change_only_where_the_host_has_them() -> None:
 def test_short_of_its_longest_request_alone_it_starts_all_the_same() -> None:
     made = fitted(serving_machine(), replace(KNOWN, files=files(models.QWEN35_27B, 88e9)))
     assert made.data["fit"]["word"] == "It does not fit" and "131,072 tokens" in made.data["fit"]["reason"]
-    assert "starts all the same" in made.data["warnings"][0]["why"]
+    assert "starts all the same" in made.data["warnings"][0]["why"] and "despite" not in made.data["warnings"][0]
 
 
 @pytest.mark.parametrize(("weights", "warned"), [(80e9, False), (86e9, True)])

@@ -609,3 +609,11 @@ def test_where_uv_may_change_the_environment_it_is_said() -> None:
     assert "qwen r2 is started by uv run without --frozen." in [warning["text"] for warning in made.data["warnings"]]
     frozen = plan(serving_machine(), new=replace(NEW, argv=("uv", "run", "--frozen", "python", *NEW.argv[1:])))
     assert not any("uv run" in warning["text"] for warning in frozen.data["warnings"]) and not blocking(made)
+
+
+def test_an_existing_revision_that_starts_something_else_warns_and_is_never_approved_by_itself() -> None:
+    new = Recipe("qwen r2", ("rm", "-rf", "/"), "rm -rf /", 30000)
+    found = plan(serving_machine(), new=new, facts=serving_machine().facts(["/"])).data["warnings"]
+    (warning,) = [each for each in found if "does not start SGLang" in each["text"]]
+    assert warning["asks"] and not warning["blocks"] and "Any other command" in warning["todo"]
+    assert not any("does not start" in each["text"] for each in plan(serving_machine()).data["warnings"])
