@@ -146,3 +146,6 @@ def test_a_pasted_command_shows_them_by_itself(client: Client) -> None:
 def test_a_custom_command_has_none(client: Client) -> None:
     page = client.post("/profiles/new/", {"name": "q", "engine": "custom", "command": "./serve", "do": "knobs"})
     assert "knob-model" not in page.content.decode()
+    own = make_profile(engine="custom")
+    page = client.get(f"/profiles/{own.pk}/revise/")
+    assert "knob-model" not in page.content.decode() and "choose the engine" not in page.content.decode()

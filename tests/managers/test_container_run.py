@@ -11,6 +11,7 @@ from deployments.plan.passing import API_KEY
 from tests.managers.keepers import adopted, run, start_container, start_docker, wait_for_server
 from tests.managers.test_container_start import pid_of
 from tests.managers.test_transient import rows_of
+from tests.scenarios.test_secrets import KEY, another_user_looks, root_looks_at_command_lines
 from tests.support.panel import Panel
 from tests.support.story import HASTE, Place, Story, launch_of, log_of, sglang, told
 from tests.support.waiting import until
@@ -85,10 +86,12 @@ def test_its_api_key_is_bound_into_it_and_stays_as_long_as_docker_may_need_it(
 ) -> None:
     deployment = adopted(story, with_systemd)
     start_docker(with_systemd)
-    key = "plain-horse-battery-9"
+    key = KEY
     services.set_secret(deployment, name=API_KEY, value=key, actor=story.actor, address="")
 
-    job = story.run_job(deployment, JobKind.START, revision=docker_run(deployment, options=["--user", "65534:65534"]))
+    with another_user_looks(with_systemd), root_looks_at_command_lines():
+        revision = docker_run(deployment, options=["--user", "65534:65534"])
+        job = story.run_job(deployment, JobKind.START, revision=revision)
 
     assert Check.objects.get(step__job=job, key="api key").value == "status 401", told(job)
     launch = launch_of(job)

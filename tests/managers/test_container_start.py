@@ -10,6 +10,7 @@ from deployments.models import Check, Deployment, Effect, Launch
 from deployments.plan.passing import API_KEY
 from tests.managers.keepers import adopted, lives, run, start_container, start_docker, wait_for_server
 from tests.managers.test_transient import rows_of
+from tests.scenarios.test_secrets import KEY, TOKEN, another_user_looks, root_looks_at_command_lines
 from tests.support.panel import Panel
 from tests.support.story import HASTE, Place, Story, launch_of, log_of, sglang, told
 
@@ -106,26 +107,30 @@ def test_a_service_of_compose_is_given_its_secrets(story: Story, with_systemd: P
     deployment = adopted(story, with_systemd)
     start_docker(with_systemd)
     start_compose(with_systemd, deployment)
-    key, token = "plain-horse-battery-9", "plain-horse$HOME='\"#8"
+    key, token = KEY, "plain-horse$HOME='\"#8"
     services.set_secret(deployment, name=API_KEY, value=key, actor=story.actor, address="")
     services.set_secret(deployment, name="HF_TOKEN", value=token, actor=story.actor, address="")
     place = with_systemd.machine.seen(f"{DIRECTORY}/relaunch.chat.secrets")
-    for _ in range(2):  # the second time its file of changes is there
-        job = story.run_job(deployment)
-        assert Check.objects.get(step__job=job, key="api key").value == "status 401", told(job)
-        environment = with_systemd.machine.seen(f"/proc/{launch_of(job).pid}/environ").read_bytes().split(b"\0")
-        assert f"HF_TOKEN={token}".encode() in environment
-        assert place.stat().st_mode & 0o777 == 0o700 and [each.name for each in place.iterdir()] == ["settings.yaml"]
-        assert key not in words_of(with_systemd, launch_of(job)) and "--config" in words_of(
-            with_systemd, launch_of(job)
-        )
-        assert key not in told(job) and token not in told(job)
-        directory = with_systemd.machine.seen(launch_of(job).directory)
-        left = [each for each in directory.rglob("*") if each.is_file() and each.name != "log"]
-        assert left and not any(token.encode() in each.read_bytes() for each in left)
+    services.set_secret(deployment, name="WANDB_API_KEY", value=TOKEN, actor=story.actor, address="")
+    with another_user_looks(with_systemd), root_looks_at_command_lines():
+        for _ in range(2):  # the second time its file of changes is there
+            job = story.run_job(deployment)
+            assert Check.objects.get(step__job=job, key="api key").value == "status 401", told(job)
+            environment = with_systemd.machine.seen(f"/proc/{launch_of(job).pid}/environ").read_bytes().split(b"\0")
+            assert f"HF_TOKEN={token}".encode() in environment
+            assert place.stat().st_mode & 0o777 == 0o700 and [each.name for each in place.iterdir()] == [
+                "settings.yaml"
+            ]
+            assert key not in words_of(with_systemd, launch_of(job)) and "--config" in words_of(
+                with_systemd, launch_of(job)
+            )
+            assert key not in told(job) and token not in told(job)
+            directory = with_systemd.machine.seen(launch_of(job).directory)
+            left = [each for each in directory.rglob("*") if each.is_file() and each.name != "log"]
+            assert left and not any(token.encode() in each.read_bytes() for each in left)
     assert f"{DIRECTORY}/relaunch.chat.secrets" in releasing.written_files(deployment)
 
-    for name in (API_KEY, "HF_TOKEN"):
+    for name in (API_KEY, "HF_TOKEN", "WANDB_API_KEY"):
         services.remove_secret(deployment, name=name, actor=story.actor, address="")
     job = story.run_job(deployment)
     assert not place.exists() and "--config" not in words_of(with_systemd, launch_of(job))

@@ -12,6 +12,7 @@ from deployments.plan.passing import API_KEY
 from lab.tree import LOGIN, LOGIN_ID
 from tests.managers.keepers import UNITS, adopted, lives, run, start_docker, wait_for_server
 from tests.managers.test_transient import group_of, rows_of
+from tests.scenarios.test_secrets import KEY, root_looks_at_command_lines
 from tests.support.panel import Panel
 from tests.support.story import HASTE, Place, Story, launch_of, log_of, one_server, sglang, told
 from tests.support.waiting import until
@@ -181,10 +182,11 @@ def test_the_api_key_of_an_engine_that_reads_a_file_is_for_the_unit_s_user_alone
     write_unit(with_systemd, shlex.join(command(deployment)), more=f"User={LOGIN}\n")
     wait_for_server(with_systemd, deployment)
     path = f"{UNITS}/chat.service.d/relaunch.settings.yaml"
-    file, key = with_systemd.machine.seen(path), "plain-horse-battery-9"
+    file, key = with_systemd.machine.seen(path), KEY
     services.set_secret(deployment, name=API_KEY, value=key, actor=story.actor, address="")
     for _ in range(2):  # the second time it is told of it already
-        job = story.run_job(deployment)
+        with root_looks_at_command_lines():
+            job = story.run_job(deployment)
         assert Check.objects.get(step__job=job, key="api key").value == "status 401", told(job)
         assert (file.stat().st_mode & 0o777, file.stat().st_uid) == (0o600, LOGIN_ID)
         cmdline = with_systemd.machine.seen(f"/proc/{launch_of(job).pid}/cmdline").read_text()
