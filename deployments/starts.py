@@ -12,12 +12,13 @@ SERVED_LAUNCHES = 20
 """So far back is looked for one that served on the same cards."""
 
 
-def last_starts(deployment: Deployment, *, before: Launch) -> list[float]:
+def last_starts(deployment: Deployment, *, before: Launch | None = None) -> list[float]:
     """Seconds from start to ready of the last starts that came up, newest first; ``before`` itself left out."""
     ready = Launch.objects.filter(
         deployment=deployment, started_at__isnull=False, ready_at__isnull=False, adopted_at__isnull=True
     )
-    known = ready.exclude(pk=before.pk).order_by("-intended_at").values_list("started_at", "ready_at")[:COUNTED]
+    others = ready if before is None else ready.exclude(pk=before.pk)
+    known = others.order_by("-intended_at").values_list("started_at", "ready_at")[:COUNTED]
     return [(ready_at - started_at).total_seconds() for started_at, ready_at in known if ready_at and started_at]
 
 

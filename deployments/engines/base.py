@@ -36,6 +36,10 @@ class Engine:
     metrics_path: str = ""
     metrics_flag: str = ""  # without which the engine has no such page
     running_metric: str = ""
+    waiting_metric: str = ""  # counts the requests that it has taken in and not begun
+    told_to_end: str = ""  # what becomes of requests when it is told to end, in a sentence, where that is not to wait
+    waits_with: str = ""  # the flag with which it waits for them all the same
+    drivers: tuple[tuple[str, int], ...] = ()  # from this version on -> the oldest driver that its CUDA takes
     generated_metric: str = ""  # counts the tokens it has made for everybody
     api_key_variable: str = ""  # from which it takes the key that its API asks for
     api_key_setting: str = ""  # the same, in the file that --config names, of an engine that reads no variable
@@ -96,10 +100,14 @@ class Engine:
 
     def running_requests(self, metrics: str) -> int | None:
         """How many requests run, from the engine's metrics page; None when it does not say."""
-        found = [
-            float(match.group(1))
-            for match in re.finditer(
-                rf"^{re.escape(self.running_metric)}(?:\{{[^}}]*\}})? +([0-9.eE+]+)$", metrics, re.M
-            )
-        ]
-        return int(sum(found)) if found and self.running_metric else None
+        return _sum_of(self.running_metric, metrics)
+
+    def waiting_requests(self, metrics: str) -> int | None:
+        """How many it has taken in and not begun; None when it does not say."""
+        return _sum_of(self.waiting_metric, metrics)
+
+
+def _sum_of(name: str, metrics: str) -> int | None:
+    """Over all its labels."""
+    found = re.findall(rf"^{re.escape(name)}(?:\{{[^}}]*\}})? +([0-9.eE+]+)$", metrics, re.M)
+    return int(sum(map(float, found))) if found and name else None

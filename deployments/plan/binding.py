@@ -59,7 +59,7 @@ def _of_rows(rows: str, name: str, none: str = "nobody") -> Callable[[Data, Data
         known = {(row["pid"], row["start"]): row for row in data.get(rows, ())}
         found = [_who(pid, known.get((pid, start)), dated=pid in again) for pid, start in own]
         if len(own) < len(bound):
-            found.append(f"{len(bound) - len(own)} that {'is' if len(bound) - len(own) == 1 else 'are'} in both")
+            found.append(f"{len(bound) - len(own)} in both plans")
         return ", ".join(found) or none
 
     return shown

@@ -7,8 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from deployments import http, secrets
-from deployments.engines.request import HttpRequest
+from deployments import secrets
 from deployments.engines.versions import program_with_version
 from deployments.known import EARLIER_LAUNCHES, known_card, launches_on, names_of
 from deployments.lifecycle import JobKind
@@ -31,18 +30,18 @@ from deployments.plan.sharing import Rules
 from deployments.plan.start import LINGER
 from deployments.plan.ways import NAMED, Way
 from deployments.remote import run as remote
+from deployments.starts import last_starts
 from deployments.traffic.hook import Moment, hook_of
 from hosts.probe.facts import HostFacts
 from hosts.probe.frames import Unknown
 from hosts.probe.probe import HOLDERS, SERVING, USABLE, probe
-from hosts.transport.base import Transport, TransportError, no_tick
+from hosts.transport.base import Transport, no_tick
 
 if TYPE_CHECKING:
     from deployments.steps.base import StepContext
 
 LookForOthers = Callable[[HostFacts], Held | Unknown]
 PROBE_SECONDS = 45.0
-METRICS_SECONDS = 5.0
 MEASURED_LAUNCHES = 20
 """So far back is looked for what a revision used on a card."""
 ASKED_AS = {ManagerKind.UNIT: "unit", ManagerKind.CONTAINER: "container", ManagerKind.SUPERVISOR: "supervisor"}
@@ -108,6 +107,10 @@ def _looked(
         launch=known_launch(launch or ctx.deployment.newest_launch),
         new=new,
         newer=_newer_than(revision),
+        proven_engine=str(ctx.deployment.proven_with.get("engine") or "")
+        if revision is not None and ctx.deployment.proven_revision_id == revision.pk
+        else "",
+        took=tuple(last_starts(ctx.deployment)) if new else (),
         proven=recipe_of(ctx.deployment.proven_revision),
         previous=str(launch.revision) if launch is not None and launch.revision is not None else None,
         way_back=ctx.job.way_back,
@@ -404,33 +407,3 @@ def with_details(ctx: StepContext, facts: HostFacts, pids: Iterable[int]) -> Hos
         )
     markers = more.markers if isinstance(facts.markers, Unknown) else facts.markers
     return replace(facts, details={**more.details, **facts.details}, markers=markers)
-
-
-def tell_requests(ctx: StepContext, made: Plan) -> None:
-    """Count the running requests for the page of a plan that stops something."""
-    if not made.data["stops"]:
-        return
-    try:
-        with ctx.link() as transport:
-            made.tell_requests(running_requests(ctx, transport))
-    except TransportError as error:
-        made.tell_requests(Unknown(str(error)))
-
-
-def running_requests(ctx: StepContext, transport: Transport) -> int | Unknown:
-    """How many requests the server on the deployment's port says it works on. Raises TransportError."""
-    engine, page = ctx.engine, HttpRequest("GET", ctx.engine.metrics_path, timeout=METRICS_SECONDS)
-    if not engine.metrics_path:
-        return Unknown(f"{engine.label} does not tell how many requests run.")
-    try:
-        key = secrets.api_key(ctx.deployment, ctx.live_launch())
-        answer = http.ask(transport, ctx.deployment.port, page, tick=ctx.tick, key=key)
-    except http.NoAnswer as error:
-        return Unknown(str(error))
-    if answer.status in http.WANTS_KEY:
-        return Unknown(f"{page.path} answered {answer.status}: the server wants another API key than the panel has.")
-    running = engine.running_requests(answer.body.decode(errors="replace")) if answer.status == 200 else None
-    if running is None:
-        needed = f" It tells them when it is started with {engine.metrics_flag}." if engine.metrics_flag else ""
-        return Unknown(f"{page.path} answered {answer.status} without the number of requests.{needed}")
-    return running

@@ -43,6 +43,7 @@ def so_far(asked: PlanInput, *missing: Part) -> dict[str, Any] | None:
         "fit": None,
         "warnings": [],
         "requests": None,
+        "waiting": None,
         "requests_unknown": "",
         "missing": [str(part) for part in missing],
     }

@@ -8,10 +8,11 @@ from typing import Any
 
 from deployments.fit.estimate import Verdict
 from deployments.fit.explain import context, requests, size, tokens, whole_requests
+from deployments.fit.files import ModelFiles
 from deployments.fit.outcome import Outcome, Pools
 from deployments.fit.served import Served
 from deployments.fit.span import MIB
-from deployments.plan.fitting import Fit, Room, held_beyond
+from deployments.plan.fitting import Fit, Room, ToFit, held_beyond
 from deployments.plan.warnings import Cure, warning
 from hosts.probe.frames import Unknown
 
@@ -156,6 +157,36 @@ def _rooms(rooms: Sequence[Room]) -> list[dict[str, str]]:
 def _room(room: Room) -> dict[str, str]:
     value = f"{size(room.free_mib * MIB)} of {size(room.total_mib * MIB)}"
     return {"label": room.label, "value": value, "how": room.why}
+
+
+def model_table(known: ToFit | None) -> list[dict[str, Any]]:
+    """Whether the model's files are all there, by its index and their sizes; no table where nobody has looked."""
+    if known is None:
+        return []
+    status, value, detail = _files(known.files)
+    rows = [{"label": "Its files", "value": value, "status": status, "detail": detail}]
+    return [{"title": "Model", "rows": rows}]
+
+
+def _files(files: ModelFiles | Unknown) -> tuple[str, str, str]:
+    """Status, value and detail."""
+    if isinstance(files, Unknown):
+        return "unknown", "not known", files.reason
+    if isinstance(files.gguf, Unknown):
+        return "unknown", "not known", files.gguf.reason
+    there = f"{len(files.sizes)} weight file{'' if len(files.sizes) == 1 else 's'}, {size(sum(files.sizes.values()))}"
+    if files.gguf is not None:
+        return "ok", "complete", there
+    if isinstance(files.index, Unknown):
+        return "unknown", there, f"Its index could not be read: {files.index.reason}"
+    if files.index is None:
+        return "info", there, "It has no index to compare them with." if len(files.sizes) != 1 else ""
+    if files.missing:
+        return "not ok", "not complete", f"{len(files.missing)} of {len(files.index.shards)} weight files are missing"
+    total = sum(files.sizes.get(name, 0) for name in files.index.shards)
+    if files.index.total is not None and total < files.index.total:
+        return "not ok", "not complete", f"{size(total)} of the {size(files.index.total)} that its index names"
+    return "ok", "complete", f"{there}, as its index says"
 
 
 def fit_warnings(fit: Fit | None, *, name: str) -> list[dict[str, Any]]:

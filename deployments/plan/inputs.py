@@ -24,6 +24,9 @@ from hosts.probe.frames import Unknown
 
 HOME = "."
 """The home of the login, as the probe is asked for it."""
+SHARED_MEMORY = "/dev/shm"
+LEAST_SHARED_MIB = 1024
+"""Of free shared memory for a server over several cards; docker gives a container 64 MiB by itself."""
 LEAST_DISK_MIB = 64
 """Room that a launch's log needs at least."""
 
@@ -116,11 +119,23 @@ class PlanInput:
     stop_seconds: float = math.inf
     """How long the job waits for a manager that was asked to stop the server, before it ends as failed."""
 
+    proven_engine: str = ""
+    """The version with which the revision to be launched was proven here; empty where that is not known."""
+    took: tuple[float, ...] = ()
+    """Seconds from the start to ready of its last starts, newest first."""
+
     newer: str = ""
     """The newest revision of the profile, where another one is launched."""
 
     behind_port: str = ""
     """The container for which docker listens on the port, as docker calls it; where it was asked."""
+
+    @property
+    def version(self) -> str:
+        """Of the engine on the host, by whoever could tell it; empty where nobody could."""
+        if isinstance(self.engine_version, str):
+            return self.engine_version
+        return self.flags.catalogue.version if self.flags.catalogue is not None else ""
 
     @property
     def stops(self) -> bool:

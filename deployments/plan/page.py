@@ -12,9 +12,9 @@ from deployments.decisions.usable import CardUsable, Usability
 from deployments.decisions.verify import CardSeen, HolderSeen
 from deployments.plan.cards import memory_of, names_of_files
 from deployments.plan.flagcheck import FlagCheck
-from deployments.plan.inputs import HOME, LEAST_DISK_MIB, PlanInput
+from deployments.plan.inputs import HOME, LEAST_DISK_MIB, LEAST_SHARED_MIB, SHARED_MEMORY, PlanInput
 from deployments.plan.manager import Manager
-from deployments.plan.serving import Serving
+from deployments.plan.serving import Serving, port_owners
 from deployments.plan.start import LINGER
 from deployments.plan.words import user_of
 from deployments.traffic.hook import Hook, How
@@ -27,19 +27,38 @@ def _row(label: str, value: str, status: str = "info", detail: str = "") -> dict
     return {"label": label, "value": value, "status": status, "detail": detail}
 
 
-def place(asked: PlanInput, facts: HostFacts, manager: Manager | None) -> dict[str, Any]:
+def place(asked: PlanInput, facts: HostFacts, manager: Manager | None, serving: Serving) -> dict[str, Any]:
     """Where it runs, and what looks after it."""
     name = "" if isinstance(facts.host, Unknown) else facts.host.hostname
     return {
         "title": "Where",
         "rows": [
             _row("Host", asked.host, detail=f"calls itself {name}" if name else ""),
-            _row("Port", str(asked.port)),
-            _row("Engine", asked.engine.label),
+            _port(asked, serving),
+            _engine(asked),
             *_flags(asked.flags),
             *([_row("Looked after by", str(manager), detail=_habits(manager))] if manager is not None else []),
         ],
     }
+
+
+def _port(asked: PlanInput, serving: Serving) -> dict[str, str]:
+    """Of a launch also whether it can have it."""
+    owners = port_owners(asked.facts, asked.port)
+    if asked.new is None:
+        return _row("Port", str(asked.port))
+    if isinstance(owners, Unknown):
+        return _row("Port", str(asked.port), "unknown", owners.reason)
+    leaving = asked.leaving.serving.pids if asked.leaving is not None else frozenset()
+    if owners - serving.pids - leaving:
+        return _row("Port", str(asked.port), "not ok", "another process has it")
+    return _row("Port", str(asked.port), "ok", "free once what serves now is stopped" if owners else "nobody listens")
+
+
+def _engine(asked: PlanInput) -> dict[str, str]:
+    """With its version on the host, where that is known."""
+    proven = f"{asked.new.name} was proven with {asked.proven_engine}" if asked.new and asked.proven_engine else ""
+    return _row("Engine", f"{asked.engine.label} {asked.version}".rstrip(), detail=proven)
 
 
 def launched(asked: PlanInput) -> dict[str, Any] | None:
@@ -109,13 +128,14 @@ def disk(asked: PlanInput) -> dict[str, Any]:
     for path, space in asked.facts.disks.items():
         if path.startswith(LINGER):
             continue
-        label = "Home of the login" if path == HOME else path
+        label = {HOME: "Home of the login", SHARED_MEMORY: "Shared memory"}.get(path, path)
         if isinstance(space, Unknown):
             rows.append(_row(label, "unknown", "unknown", space.reason))
         else:
-            enough = "ok" if space.free >= LEAST_DISK_MIB else "not ok"
+            least = LEAST_SHARED_MIB if path == SHARED_MEMORY and len(asked.cards) > 1 else LEAST_DISK_MIB
+            enough = "ok" if space.free >= least else "not ok"
             rows.append(_row(label, f"{space.free:,} MiB free", enough, f"on {space.mount}"))
-    return {"title": "Disk", "rows": rows}
+    return {"title": "Disk and shared memory", "rows": rows}
 
 
 def router_table(asked: PlanInput, serving: Serving) -> list[dict[str, Any]]:

@@ -15,10 +15,11 @@ from deployments.engines.base import Engine
 from deployments.flags import NOT_KNOWN, compare, flags_of, settings_of
 from deployments.plan.binding import binding_of, hash_of
 from deployments.plan.cards import Held, cards_seen, deployment_of, holders, labels_of
-from deployments.plan.fit_page import fit_table, fit_warnings
+from deployments.plan.fit_page import fit_table, fit_warnings, model_table
 from deployments.plan.fitting import Fit
+from deployments.plan.foreseen import busy, duration_table, foreseen
 from deployments.plan.health import cards_usable
-from deployments.plan.inputs import HOME, PlanInput, Recipe
+from deployments.plan.inputs import HOME, SHARED_MEMORY, PlanInput, Recipe
 from deployments.plan.loading import find_loading
 from deployments.plan.manager import Manager, ManagerKind, beside, find_manager, launch_waited_for
 from deployments.plan.manager_warnings import managed_warnings
@@ -66,10 +67,18 @@ class Plan:
     """The start time of the youngest process at the time of the look: who starts later was not there."""
     pid_namespace: str = ""
     """In which the numbers of the processes hold."""
+    busy: dict[str, Any] | None = None
+    """The warning for a stop while requests run."""
 
-    def tell_requests(self, running: int | Unknown) -> None:
-        """Show how many requests the stop would cut off; no approval is bound to a number that never stands still."""
+    def tell_requests(self, running: int | Unknown, waiting: int | None = None) -> None:
+        """Show how many requests the stop would cut off; no approval is bound to a number that never stands still.
+
+        ``waiting``: taken in and not begun; None where the engine does not say.
+        """
         self.data["requests"] = None if isinstance(running, Unknown) else running
+        self.data["waiting"] = waiting
+        if self.busy is not None and not isinstance(running, Unknown) and running + (waiting or 0):
+            self.data["warnings"] = [*self.data["warnings"], self.busy]
         self.data["requests_unknown"] = running.reason if isinstance(running, Unknown) else ""
 
 
@@ -80,6 +89,8 @@ class CannotPlan(Exception):
 def paths_needed(engine: Engine, new: Recipe | None) -> list[str]:
     """Paths whose existence and room the plan asks about."""
     paths = [HOME]
+    if new is not None and not new.container:
+        paths.append(SHARED_MEMORY)
     if new is not None:
         paths += [path for path in (*_of_the_command(engine, new), new.workdir) if path]
     return paths
@@ -122,17 +133,20 @@ def make_plan(asked: PlanInput) -> Plan:
     fit = _fit(asked, serving, others, seen_from)
     fitting = fit_warnings(fit, name=asked.new.name) if asked.new is not None else []
     warnings = warnings_of(asked, serving, cards=cards, usable=usable, managed=managed, fitting=fitting, others=others)
+    warnings += foreseen(asked, fit.rooms if fit is not None else None)
     before = _settings_before(asked, serving)
     binding = binding_of(asked, serving, manager, others, warnings, also, start)
     data = {
         "version": VERSION,
         "sections": [
-            place(asked, facts, manager),
+            place(asked, facts, manager, serving),
             cards_table(cards, asked),
             *usable_table(usable),
             disk(asked),
             *router_table(asked, serving),
             *start_table(start),
+            *model_table(asked.to_fit),
+            *duration_table(asked),
         ],
         "stops": [described(process.pid, facts, serving) for process in serving.processes] if asked.stops else [],
         "untouched": [stranger(holder, seen_from) for holder in held.strangers],
@@ -151,10 +165,22 @@ def make_plan(asked: PlanInput) -> Plan:
         "way_back": way_back(asked, serving, manager),
         **({"back": start_again(asked, serving).as_data} if asked.kind == "replace" else {}),
         "requests": None,
+        "waiting": None,
         "requests_unknown": "",
         "binding": binding,
     }
-    return Plan(data, hash_of(binding), serving, cards, manager, also, start, _newest(facts), facts.host.pid_namespace)
+    return Plan(
+        data,
+        hash_of(binding),
+        serving,
+        cards,
+        manager,
+        also,
+        start,
+        _newest(facts),
+        facts.host.pid_namespace,
+        busy(asked, serving),
+    )
 
 
 def _fit(asked: PlanInput, serving: Serving, others: Held | Unknown, seen_from: HostFacts) -> Fit | None:

@@ -22,7 +22,7 @@ from deployments.engines.bench import counter
 from deployments.engines.request import HttpRequest
 from deployments.lifecycle import CheckStatus, GateKind, LaunchState
 from deployments.models import Benchmark, Launch
-from deployments.plan.collect import METRICS_SECONDS, running_requests
+from deployments.plan.collect_requests import METRICS_SECONDS, running_requests
 from deployments.secrets import api_key
 from deployments.steps.approval import answer_stands
 from deployments.steps.base import Afterwards, GateOpened, StepContext, StepFailed

@@ -17,7 +17,7 @@ from controlpanel.access import Action, may
 from deployments.lifecycle import EffectKind, GateKind, JobKind
 from deployments.models import Gate, StandingApproval
 from deployments.plan.clean import why_not_clean
-from deployments.plan.collect import tell_requests
+from deployments.plan.collect_requests import tell_requests
 from deployments.plan.plan import Plan
 from deployments.steps import when_idle
 from deployments.steps.base import StepContext, StepFailed

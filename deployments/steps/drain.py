@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from django.utils import timezone
 
 from deployments.lifecycle import CheckStatus
-from deployments.plan.collect import running_requests
+from deployments.plan.collect_requests import running_requests
 from deployments.steps.base import StepContext
 from deployments.steps.traffic import take_out
 from hosts.probe.frames import Unknown

@@ -13,7 +13,8 @@ from django.utils import timezone
 from deployments.lifecycle import BESIDE_THE_SERVER, GateKind, JobKind
 from deployments.models import Gate, StandingApproval
 from deployments.plan.binding import differences, what_changed, who_left
-from deployments.plan.collect import plan_for, tell_requests
+from deployments.plan.collect import plan_for
+from deployments.plan.collect_requests import tell_requests
 from deployments.plan.coming import Part, Tell, so_far, tell_nobody
 from deployments.plan.inputs import PlanInput
 from deployments.plan.plan import CannotPlan, Plan

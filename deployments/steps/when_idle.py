@@ -12,7 +12,7 @@ from django.utils import timezone
 from deployments.lifecycle import GateKind
 from deployments.models import StandingApproval
 from deployments.plan.binding import what_changed
-from deployments.plan.collect import running_requests
+from deployments.plan.collect_requests import running_requests
 from deployments.plan.plan import Plan
 from deployments.steps.base import GateOpened, StepContext, StepFailed
 from hosts.probe.frames import Unknown

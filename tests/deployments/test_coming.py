@@ -49,7 +49,7 @@ def test_each_section_is_shown_once_it_is_known(
     assert serving.work().state == JobState.WAITING
     first, second = headings(pages["flags"]), headings(pages["model"])
     assert first[0] == second[0] == TITLE
-    for known in ("Will be stopped", "Where", "Cards", "Disk", "If it fails"):
+    for known in ("Will be stopped", "Where", "Cards", "Disk and shared memory", "If it fails"):
         assert known in first and known in second, first
     assert first[-2:] == ["Engine and flags", "Does it fit"], "these are still asked"
     assert second[-1] == "Does it fit" and "Engine and flags" not in second

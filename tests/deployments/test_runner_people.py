@@ -308,7 +308,7 @@ def test_who_comes_after_the_approval_needs_another_one(idle: Story) -> None:
     del idle.host.machine.procs[9]
     idle.host.machine.add(Proc(12, 120, "trainer", "python train.py", uid=1000, cards=(0,)))
     assert idle.work().state == JobState.WAITING
-    assert idle.gate.kind == "plan" and "others hold the cards" in str(idle.gate.evidence)
+    assert idle.gate.kind == "plan" and "Others on the cards" in str(idle.gate.evidence)
 
 
 def long_ago(**where: str) -> None:

@@ -182,7 +182,7 @@ def test_a_plan_with_other_co_tenants_is_out_of_date(serving: Story, embedder: D
     serving.approve()
     joins(serving, embedder, pid=11)
     assert serving.work().state == JobState.WAITING
-    assert "the co-tenants of the cards are others" in reasons(serving)
+    assert "'Co-tenants', '1 in both plans', 'embed (pid 11, " in reasons(serving)
     assert not signalled()
 
 

@@ -123,7 +123,10 @@ def test_the_plan_says_what_is_run_and_the_approval_is_bound_to_it(behind: Story
     hooks = by_command() | {"take out": {"how": "command", "command": "another"}}
     with_hooks(behind, hooks)
     assert behind.work().state == JobState.WAITING
-    assert "how its router is told" in str(behind.gate.evidence) and behind.host.told_router == []
+    assert (
+        "'Its router', 'remove it, add it', 'another, add it'" in str(behind.gate.evidence)
+        and behind.host.told_router == []
+    )
 
 
 def test_a_start_puts_back_only_what_was_taken_out(idle: Story) -> None:

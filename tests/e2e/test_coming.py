@@ -30,9 +30,9 @@ def test_what_is_known_stands_there_before_the_rest(page: Page, gpu2: Host) -> N
     page.wait_for_url(re.compile(r"/jobs/\d+/$"))
 
     coming = page.locator("#coming")
-    for section in ("Will be stopped", "Cards", "Disk", "Will be launched: late r1"):
+    for section in ("Will be stopped", "Cards", "Disk and shared memory", "Will be launched: late r1"):
         expect(coming.get_by_role("heading", name=section, exact=True)).to_be_visible()
-    expect(coming.locator("section[aria-busy]")).to_have_text(re.compile("Does it fit.*still being asked", re.S))
+    expect(coming.locator("section[aria-busy]").last).to_have_text(re.compile("Does it fit.*still being asked", re.S))
     with (folder / "config.json").open("w") as late:
         late.write(json.dumps(HYBRID))
     question = steps.main(page).locator("[data-key^=gate]")

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import signal
 
 import pytest
@@ -29,11 +30,11 @@ def deployed(page: Page, gpu2: Host) -> Host:
 
 @pytest.fixture
 def serving(page: Page, deployed: Host) -> Host:
-    """The host, with the only server that it runs."""
-    end_all(deployed)
-    steps.ask_for(page, deployment=NAME, kind="restart", reason="it must serve")
-    steps.press(page, GateKind.PLAN, "approve")
-    steps.ends(page, "Succeeded")
+    """The host, with the server that serves there."""
+    if not any(STANDIN in process.title for process in deployed.processes()):
+        steps.ask_for(page, deployment=NAME, kind="restart", reason="it must serve")
+        steps.press(page, GateKind.PLAN, "approve")
+        steps.ends(page, "Succeeded")
     return deployed
 
 
@@ -57,6 +58,16 @@ def discard(page: Page) -> None:
     expect(steps.main(page)).to_contain_text("Nothing was touched.")
 
 
+def ended_by_hand(page: Page, machine: Host) -> None:
+    """Its server is killed, and the panel has seen that: what may be launched is offered by what serves."""
+    end_all(machine)
+    page.goto("/deployments/")
+    steps.main(page).get_by_role("link", name=NAME, exact=True).first.click()
+    expect(page.locator(".deployment-head")).to_contain_text(
+        re.compile("crashed|stopped", re.IGNORECASE), timeout=60_000
+    )
+
+
 def test_an_edited_profile(page: Page, serving: Host) -> None:
     job = steps.ask_for(page, deployment=NAME, kind="restart", reason="with the flags that were planned")
     page.goto("/profiles/")
@@ -78,6 +89,7 @@ def test_a_server_that_was_killed_by_hand(page: Page, serving: Host) -> None:
     steps.press(page, GateKind.PLAN, "approve")
     differs(page, "What serves", "standin", "nothing")
     discard(page)
+    ended_by_hand(page, serving)
 
 
 def test_somebody_new_on_a_card(page: Page, fleet: Fleet, serving: Host) -> None:
@@ -100,4 +112,4 @@ def test_a_host_that_has_booted(page: Page, fleet: Fleet, serving: Host) -> None
     steps.press(page, GateKind.PLAN, "approve")
     differs(page, "Boot of the host", boot, serving.boot_id)
     discard(page)
-    end_all(serving)
+    ended_by_hand(page, serving)

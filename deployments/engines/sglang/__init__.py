@@ -34,6 +34,10 @@ SGLANG = Engine(
     metrics_path="/metrics",
     metrics_flag="--enable-metrics",
     running_metric="sglang:num_running_reqs",
+    waiting_metric="sglang:num_queue_reqs",
+    told_to_end="SGLang takes new requests even while it waits for those that run, and sets itself no limit.",
+    # Its wheels are built for CUDA 12.8, which drivers from 525 on take, and from 0.5.23 on for CUDA 13.
+    drivers=(("0.5.23", 580), ("0.5.9", 525)),
     generated_metric="sglang:generation_tokens_total",
     # No variable: prepare_server_args puts what the YAML file says in front of the command line's own words, once.
     api_key_setting="api-key",

@@ -90,6 +90,8 @@ sglang:num_running_reqs_offline_batch{model_name="m"} 9.0
 def test_running_requests_are_summed_over_ranks() -> None:
     assert SGLANG.running_requests(METRICS) == 5
     assert VLLM.running_requests("vllm:num_requests_running 0.0") == 0
+    assert VLLM.waiting_requests("vllm:num_requests_running 1.0\nvllm:num_requests_waiting 4.0") == 4
+    assert SGLANG.waiting_requests(METRICS) is None and CUSTOM.waiting_requests(METRICS) is None
 
 
 @pytest.mark.parametrize("page", ["", "<html>404</html>", 'sglang:num_running_reqs{a="b"} NaN', METRICS[:90]])

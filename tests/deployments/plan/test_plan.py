@@ -359,10 +359,10 @@ def test_the_plan_is_the_same_however_the_facts_are_ordered() -> None:
 
 
 def test_the_paths_that_a_plan_asks_about() -> None:
-    assert PATHS == (".", "/models/qwen-27b", "/opt/sglang/bin/python", "/srv")
+    assert PATHS == (".", "/dev/shm", "/models/qwen-27b", "/opt/sglang/bin/python", "/srv")
     assert paths_needed(ENGINES["sglang"], None) == ["."]
     hub = Recipe("r", ("python", "--model-path", "Qwen/Qwen3-8B"), "c", 1)
-    assert paths_needed(ENGINES["sglang"], hub) == ["."]
+    assert paths_needed(ENGINES["sglang"], hub) == [".", "/dev/shm"]
 
 
 @pytest.mark.parametrize(
