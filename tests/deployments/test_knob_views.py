@@ -109,11 +109,12 @@ def test_a_wrong_one_is_refused_where_it_was_typed(
         assert form_of(page)[f"knob-{name}"] == value
 
 
-def test_what_the_command_says_already_is_no_error(client: Client) -> None:
+def test_what_the_command_says_already_is_told_at_the_command(client: Client) -> None:
     odd = profile_of(f"{COMMAND} --context-length -1")
     sent = shown(client, odd) | {"notes": "the same"}
     assert sent["knob-context"] == "-1"
-    assert client.post(f"/profiles/{odd.pk}/revise/", sent).status_code == 302
+    answer = client.post(f"/profiles/{odd.pk}/revise/", sent)
+    assert answer.status_code == 422 and "-1" in answer.context["form"].errors["command"][0]
 
 
 def test_a_script_is_not_reached_into(client: Client, profile: Profile) -> None:

@@ -154,12 +154,13 @@ def test_a_port_that_another_job_works_with(ask: Ask) -> None:
         ask(other)
 
 
-def test_cards_of_the_same_name_on_two_machines_do_not_meet(ask: Ask) -> None:
+def test_cards_of_the_same_name_on_two_machines_are_one_machine_added_twice(ask: Ask) -> None:
     deployments = []
     for _ in range(2):
         host = make_host()
         deployments.append(make_deployment(host=host, gpus=[make_gpu(host, uuid="GPU-same")]))
-    assert ask(deployments[0]) != ask(deployments[1])
+    with pytest.raises(services.Refused, match="is the same machine as"):
+        ask(deployments[0])
 
 
 def test_a_card_named_twice_is_claimed_once(ask: Ask) -> None:

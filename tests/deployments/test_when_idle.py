@@ -208,15 +208,17 @@ def test_what_is_refused(serving: Story, values: dict[str, Any], why: str) -> No
     assert serving.gate.kind == "plan" and not StandingApproval.objects.exists()
 
 
-def test_only_an_approver_may_and_only_a_plan_that_stops_something(serving: Story, idle: Story) -> None:
+def test_only_an_approver_may(serving: Story) -> None:
     with pytest.raises(PermissionDenied):
         for_later(serving, actor="operator")
+
+
+def test_only_a_plan_that_stops_something(idle: Story, approver: User) -> None:
     idle.request(JobKind.START)
     idle.work()
     gate = idle.gate
-    actor = User.objects.get(username="approver")
     with pytest.raises(Refused, match="Only a plan that stops"):
-        services.approve_when_idle(gate, begins=0, ends=1, plan_hash=gate.plan_hash, actor=actor, address="")
+        services.approve_when_idle(gate, begins=0, ends=1, plan_hash=gate.plan_hash, actor=approver, address="")
 
 
 def test_on_the_page_of_its_job(serving: Story, approver: User, operator: User, client_of: ClientOf) -> None:
