@@ -28,8 +28,8 @@ from hosts.probe.frames import Unknown
 from hosts.probe.processes import HostIdentity, ProcessTable
 
 REFRESH_SECONDS = 2.0
-RUNS = (LaunchState.STARTING, LaunchState.SERVING)
-"""A launch whose job was cancelled or gave up while it started may serve all the same."""
+RUNS = (LaunchState.STARTING, LaunchState.SERVING, LaunchState.UNKNOWN)
+"""A launch whose job was cancelled or gave up while it started, or out of contact, may serve all the same."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,8 @@ class DeploymentWatcher:
 def _watched() -> dict[int, list[Watched]]:
     """Deployments that no job is at work on, by host."""
     serving = {
-        launch.deployment_id: launch for launch in Launch.objects.filter(state__in=RUNS).select_related("deployment")
+        launch.deployment_id: launch
+        for launch in Launch.objects.filter(state__in=RUNS).exclude(pid=None).select_related("deployment")
     }
     ports: dict[tuple[int, int], set[int]] = {}
     for other in serving.values():
@@ -166,8 +167,11 @@ def _judge(
         ended = {"state": LaunchState.ENDED, "ended_at": timezone.now(), "end_reason": f"found ended: {why}"}
         with transaction.atomic():  # never the one without the other: it would pass for a stop
             Deployment.locked(launch.deployment_id)  # before its launch, as everybody does
-            if serving.filter(Job.none_at_work("deployment")).update(**ended, crashed=True):
-                _set(launch.deployment, host, ServiceState.CRASHED, f"It ended outside a job: {why}.")
+            # Of one that was unknown nobody can say that it ended by itself: its job may have told it to.
+            crashed = launch.state != LaunchState.UNKNOWN
+            if serving.filter(Job.none_at_work("deployment")).update(**ended, crashed=crashed):
+                state = ServiceState.CRASHED if crashed else ServiceState.STOPPED
+                _set(launch.deployment, host, state, f"It ended outside a job: {why}.")
     elif others.port:
         _set(launch.deployment, host, ServiceState.NOT_ANSWERING, others.port)
     elif listens:

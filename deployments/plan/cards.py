@@ -51,6 +51,18 @@ class Card:
 
 
 @dataclass(frozen=True)
+class Claim:
+    """A server that was launched to use ``cards`` (in words), by its identity: whether it lives the host must tell."""
+
+    deployment: str
+    boot_id: str
+    pid_namespace: str
+    pid: int
+    start_time: int
+    cards: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Held:
     """Who holds the cards beside the deployment itself: those that its rules allow, and everybody else."""
 
@@ -63,6 +75,28 @@ class Held:
     def all(self) -> tuple[HolderSeen, ...]:
         """The first two."""
         return (*self.strangers, *self.co_tenants)
+
+
+def with_claims(held: Held, facts: HostFacts, claims: Sequence[Claim]) -> Held:
+    """With the servers that live and are to use the cards, though they hold none so far: they load, or import.
+
+    A claim is of its own pid namespace: a node knows those of its containers when they hold a card.
+    """
+    if isinstance(facts.host, Unknown) or isinstance(facts.processes, Unknown):
+        return held
+    table, known = facts.processes, {(holder.pid, holder.start_time) for holder in held.all}
+    loading = []
+    for claim in claims:
+        process = table.by_pid.get(claim.pid)
+        here = claim.boot_id == facts.host.boot_id and claim.pid_namespace in ("", facts.host.pid_namespace)
+        if not here or process is None or process.start_time != claim.start_time or process.is_dead_zombie:
+            continue
+        if {(each.pid, each.start_time) for each in table.tree(claim.pid)} & known:
+            continue
+        name = command_of(process, facts.details.get(process.pid))
+        who = (process.pid, process.start_time, name, user_of(process.uid))
+        loading.append(HolderSeen(*who, claim.cards, claim.deployment))
+    return replace(held, strangers=(*held.strangers, *loading)) if loading else held
 
 
 def cards_seen(facts: HostFacts, cards: Sequence[Card], *, shared: Collection[str] = ()) -> tuple[CardSeen, ...]:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 from deployments import secrets
 from deployments.engines.versions import program_with_version
 from deployments.known import EARLIER_LAUNCHES, known_card, launches_on, names_of
-from deployments.lifecycle import JobKind
+from deployments.lifecycle import LIVE_LAUNCH, JobKind
 from deployments.models import Launch, Revision
 from deployments.plan import beside
 from deployments.plan.asking import ask_starter, closed_to
-from deployments.plan.cards import Card, Held, holders, labels_of
+from deployments.plan.cards import Card, labels_of
+from deployments.plan.claims import claims_on
 from deployments.plan.collect_fit import to_fit
 from deployments.plan.collect_flags import check_flags
 from deployments.plan.coming import Part, Tell, tell_nobody
@@ -40,7 +41,6 @@ from hosts.transport.base import Transport, no_tick
 if TYPE_CHECKING:
     from deployments.steps.base import StepContext
 
-LookForOthers = Callable[[HostFacts], Held | Unknown]
 PROBE_SECONDS = 45.0
 MEASURED_LAUNCHES = 20
 """So far back is looked for what a revision used on a card."""
@@ -96,13 +96,14 @@ def _looked(
     launch = ctx.live_launch()
     facts, node_facts = _looks(ctx, new, launch)
     given = secrets.versions(ctx.deployment) if new else {}
+    cards = cards_of(ctx, stops_only=new is None)
     return PlanInput(
         kind=kind,
         deployment=ctx.deployment.name,
         host=ctx.host.name,
         engine=ctx.engine,
         port=new.port if new else ctx.deployment.port,
-        cards=cards_of(ctx, stops_only=new is None),
+        cards=cards,
         rules=rules_of(ctx),
         launch=known_launch(launch or ctx.deployment.newest_launch),
         new=new,
@@ -120,6 +121,7 @@ def _looked(
         used_alone=used_alone(ctx, revision),
         earlier=launches_of(ctx),
         launches=launches_of_others(ctx),
+        claims=claims_on(ctx, labels_of(cards)),
         secrets=given,
         secrets_lost=secrets.why_not_opened(ctx.deployment) if given else None,
         secrets_odd=secrets.odd_for_compose(ctx.deployment) if given else (),
@@ -313,16 +315,6 @@ def launches_of_others(ctx: StepContext) -> dict[str, str]:
     return names_of(launch for launch in launches_on(ctx.host.machine) if launch.deployment_id != mine)
 
 
-def others_of(ctx: StepContext) -> LookForOthers:
-    """A look for everybody else on the deployment's cards, to be used on any number of readings."""
-    return partial(
-        holders,
-        labels=labels_of(cards_of(ctx)),
-        rules=rules_of(ctx),
-        launches=launches_of_others(ctx),
-    )
-
-
 def known_launch(launch: Launch | None) -> KnownLaunch | None:
     """What was recorded of a launch."""
     if launch is None:
@@ -339,6 +331,7 @@ def known_launch(launch: Launch | None) -> KnownLaunch | None:
         sent.get("container", {}),
         Way.of(launch.started_by),
         launch.adopted_at is not None,
+        launch.state not in LIVE_LAUNCH,
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from deployments.engines.base import Engine
 from deployments.flags import settings_of
-from deployments.plan.cards import Card
+from deployments.plan.cards import Card, Claim
 from deployments.plan.container_change import ContainerTold
 from deployments.plan.fitting import ToFit
 from deployments.plan.flagcheck import NOT_CHECKED, FlagCheck
@@ -85,6 +85,8 @@ class PlanInput:
     earlier: tuple[str, ...] = ()
     launches: Mapping[str, str] = field(default_factory=dict)
     """launch -> deployment, of the servers that the panel has started for others."""
+    claims: tuple[Claim, ...] = ()
+    """Servers of other deployments that are to use its cards, should they live."""
     told: Told = NOTHING_TOLD
     """What the server's manager says by its own tools."""
     secrets: Mapping[str, int] = field(default_factory=dict)

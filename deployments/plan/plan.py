@@ -14,7 +14,7 @@ from deployments.decisions.verify import CardSeen
 from deployments.engines.base import Engine
 from deployments.flags import NOT_KNOWN, compare, flags_of, settings_of
 from deployments.plan.binding import binding_of, hash_of
-from deployments.plan.cards import Held, cards_seen, deployment_of, holders, labels_of
+from deployments.plan.cards import Held, cards_seen, deployment_of, holders, labels_of, with_claims
 from deployments.plan.fit_page import fit_table, fit_warnings, model_table
 from deployments.plan.fitting import Fit
 from deployments.plan.foreseen import busy, duration_table, foreseen
@@ -118,6 +118,8 @@ def make_plan(asked: PlanInput) -> Plan:
     seen_from = asked.node_facts or facts
     labels = labels_of(asked.cards)
     others = holders(seen_from, labels=labels, ours=ours, rules=asked.rules, launches=asked.launches)
+    if isinstance(others, Held):  # numbers are those of the host itself, which for a container is not its node
+        others = with_claims(others, facts, asked.claims)
     held = others if isinstance(others, Held) else Held(())
     co_tenants = [co_tenant(holder, seen_from) for holder in held.co_tenants]
     cards = cards_seen(facts, asked.cards, shared=Planned(tuple(co_tenants)).shared(labels))
@@ -168,6 +170,7 @@ def make_plan(asked: PlanInput) -> Plan:
         "waiting": None,
         "requests_unknown": "",
         "binding": binding,
+        "newest": _newest(facts),
     }
     return Plan(
         data,

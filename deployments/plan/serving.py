@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from deployments.plan.marks import marks, undecided
-from deployments.plan.ways import AUTO, Way
+from deployments.plan.ways import AUTO, By, Way
 from hosts.probe.facts import HostFacts
 from hosts.probe.frames import Unknown
 from hosts.probe.processes import HostIdentity, Process, ProcessTable
@@ -28,6 +28,8 @@ class KnownLaunch:
     started_by: Way = AUTO
     adopted: bool = False
     """Somebody else has started it."""
+    ended: bool = False
+    """Its end was seen."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,11 @@ def _launched(
 ) -> Serving | Unknown:
     """The recorded process and its descendants, and whatever carries a launch's marker, also outside the tree."""
     root = _recorded(host, table, launch) if launch is not None else None
+    if launch is not None and _may_be_hidden(host, table, launch):
+        return Unknown(
+            "Whether the server that was launched last still runs cannot be seen: this machine hides other users' "
+            "processes from the panel's login (/proc is mounted with hidepid)."
+        )
     ours = {*earlier, *([launch.launch_id] if launch is not None else [])}
     user = root.uid if root is not None else None
     if unknown := undecided(facts, ours, server=user):
@@ -105,6 +112,16 @@ def _recorded(host: HostIdentity, table: ProcessTable, launch: KnownLaunch) -> P
         return None
     process = table.by_pid.get(launch.pid)
     return process if process is not None and process.start_time == launch.start_time else None
+
+
+def _may_be_hidden(host: HostIdentity, table: ProcessTable, launch: KnownLaunch) -> bool:
+    """Its process is not to be seen, and if it lives as another user it would not be either.
+
+    What our own wrapper has started is the login's own, and seen while it lives.
+    """
+    own = launch.started_by.by == By.WRAPPER and not launch.adopted
+    here = launch.pid is not None and launch.boot_id == host.boot_id and not launch.ended
+    return here and not own and table.hides_others and launch.pid not in table.by_pid
 
 
 def alive(processes: tuple[Process, ...]) -> tuple[Process, ...]:

@@ -46,16 +46,17 @@ def ask(ctx: StepContext, verdict: Verdict, seen: Round, boot_id: str, *, record
     ``record``: what the stop has ended, to know it again when it has come back.
     """
     assert isinstance(verdict, NotFree | Unmeasured)
-    measured = isinstance(verdict, NotFree)
     for reason in verdict.reasons:
         ctx.say(reason)
-    again = second_look(ctx, seen.holders or (), planned_of(ctx), record, boot_id) if measured else SecondLook()
+    again = second_look(ctx, seen.holders or (), planned_of(ctx), record, boot_id)
     for reason in again.reasons:
         ctx.say(reason)
     strangers = [[holder.pid, holder.start_time] for holder in again.killable]
     left = [[each.process.pid, each.process.start_time] for each in (again.left if boot_id else ())]
     ctx.remember(
+        forced=False,
         named=_named(seen, again),
+        risks=_risks(seen),
         strangers=strangers,
         strangers_boot=boot_id,
         strangers_space=again.pid_namespace,
@@ -227,13 +228,18 @@ def _names(found: list[dict[str, Any]] | None) -> str:
     return ", ".join(in_words(row) for row in found or ()) or "nobody"
 
 
-def carry_out(ctx: StepContext, answer: Gate) -> None:
-    """Do what a person chose. Raises StepFailed when the service is to be left stopped."""
-    if answer.answer == "leave":
+def leave_if_decided(ctx: StepContext) -> None:
+    """Raises StepFailed when the newest answer is to leave it stopped: a no counts however old it is, used or not."""
+    told = ctx.answered(GateKind.NOT_FREE)
+    if told is not None and told.answer == "leave":
         raise StepFailed(
-            f"{answer.answered_by_name} decided to leave {_left(ctx)} stopped.",
+            f"{told.answered_by_name} decided to leave {_left(ctx)} stopped.",
             hint=f"Start {_served(ctx)} when the cards are free.",
         )
+
+
+def carry_out(ctx: StepContext, answer: Gate) -> None:
+    """Do what a person chose."""
     if answer.answer == "accept":
         ctx.remember(co_tenants=ctx.step.data["found"] or [])
         ctx.say(f"{answer.answered_by_name} agreed to these co-tenants: {_names(ctx.step.data['co_tenants'])}.")
@@ -251,14 +257,13 @@ def launch_anyway(
     ``verdict`` and ``seen``: a look of now. Raises GateOpened, asking anew, where a server is there or may be, somebody
     holds a card who was not named, or it cannot fit any more.
     """
-    again = SecondLook()
-    if not isinstance(verdict, Free | Unmeasured):
-        again = second_look(ctx, seen.holders or (), planned_of(ctx), record, boot_id)
     if not isinstance(verdict, Free):
+        again = second_look(ctx, seen.holders or (), planned_of(ctx), record, boot_id)
         before = {tuple(one) for one in ctx.step.data.get("named", [])}
         alive = again.spared.back or again.left or seen.survivors != ()
         newcomers = [one for one in _named(seen, again) if tuple(one) not in before]
-        if alive or newcomers or _too_full(ctx, seen):
+        worse = set(_risks(seen)) - set(ctx.step.data.get("risks", []))
+        if alive or newcomers or worse or _too_full(ctx, seen):
             ctx.say(f"{answer.answered_by_name} decided to launch anyway, but it is not as it was: this is asked anew.")
             raise ask(ctx, verdict, seen, boot_id, record=record)
     ctx.remember(forced=True, boot_id=boot_id, verified_at=timezone.now().isoformat())
@@ -269,6 +274,14 @@ def _named(seen: Round, again: SecondLook) -> list[list[int]]:
     """Those that the question names, by pid and start time: of either look, each in its own numbers."""
     holders = dict.fromkeys((holder.pid, holder.start_time) for holder in (*(seen.holders or ()), *again.named))
     return [list(who) for who in holders]
+
+
+def _risks(seen: Round) -> list[str]:
+    """What else is wrong or not known, besides who holds the cards: the same words while it is the same."""
+    cards = [f"{card.uuid} {'unmeasured' if card.unmeasured else 'full'}" for card in seen.cards if not card.is_free]
+    others = [*seen.unusable, *seen.missing]
+    port = [] if seen.port_free else [f"port {'unknown' if seen.port_free is None else 'taken'}"]
+    return [*cards, *others, *port, *(["holders unknown"] if seen.holders is None else [])]
 
 
 def _processes(pids: Iterable[int]) -> str:

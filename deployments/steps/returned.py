@@ -3,13 +3,17 @@ what is left over from the old server."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import shlex
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
 
 from deployments.decisions.stop_ladder import Record
+from deployments.lifecycle import JobKind
 from deployments.plan.after_stop import Back, Stopped, left_over, wanted, who_is_back
 from deployments.plan.collect import launches_of, launches_of_others, with_details
 from deployments.plan.manager import Manager, ManagerKind, find_manager
 from deployments.plan.serving import Serving
+from deployments.plan.sharing import COMM_LETTERS
 from deployments.plan.words import command_of, user_of
 from deployments.steps.base import StepContext
 from hosts.probe.facts import HostFacts
@@ -85,9 +89,21 @@ class LeftOver:
         return [str(self.process.pid), user_of(self.process.uid), self.command, "left over from the old server"]
 
 
+def expected(ctx: StepContext) -> Record | None:
+    """Of a start: its server, as if it had been stopped when the plan was made; so that one that somebody else has
+    started since is known. None where it is not known what was there then.
+    """
+    revision, plan = ctx.revision, ctx.job.plan or {}
+    if revision is None or plan.get("newest") is None or not revision.argv:
+        return None
+    command = ctx.log.hide(shlex.join(revision.argv))
+    name = PurePosixPath(revision.argv[0]).name[:COMM_LETTERS]
+    return Record(plan["binding"]["boot"], None, (), command=command, names=(name,), newest=plan["newest"])
+
+
 def stopped_of(ctx: StepContext, record: Record | None) -> Stopped | None:
     """The record of a stop, with the launches by which a process is told to be this deployment's or another's."""
-    if record is None or not record.processes:
+    if record is None or not (record.processes or record.names):
         return None
     return Stopped(record, launches_of_others(ctx.stopped), frozenset(launches_of(ctx.stopped)))
 
@@ -112,13 +128,30 @@ def _back(ctx: StepContext, facts: HostFacts, in_the_way: frozenset[int], stoppe
     pids = wanted(facts, stopped, in_the_way)
     if not pids:
         return ()
-    return who_is_back(
+    start = ctx.job.kind == JobKind.START
+    found = who_is_back(
         with_details(ctx, facts, pids),
         stopped,
         in_the_way=in_the_way,
         is_server=ctx.stopped.engine.recognises,
-        is_same=lambda command: bool(command) and ctx.log.hide(command) == stopped.record.command,
+        is_same=lambda command: _is_same(ctx, stopped, command) or (start and _is_of_its_port(ctx, command)),
     )
+    # Of a start nothing has come back: it is one that somebody else has started.
+    return tuple(replace(back, is_same=False) for back in found) if start else found
+
+
+def _is_same(ctx: StepContext, stopped: Stopped, command: str) -> bool:
+    return bool(command) and ctx.log.hide(command) == stopped.record.command
+
+
+def _is_of_its_port(ctx: StepContext, command: str) -> bool:
+    """A server of the deployment's engine that is told to listen on its port, with whatever flags."""
+    engine = ctx.engine
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return False
+    return engine.recognises(command) and engine.port(words) == ctx.deployment.port
 
 
 def is_back(ctx: StepContext, facts: HostFacts, stopped: Stopped | None) -> str:

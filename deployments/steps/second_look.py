@@ -17,8 +17,8 @@ from deployments.plan.collect import (
     launches_of_others,
     look_at_node,
     names_asked,
-    others_of,
 )
+from deployments.plan.collect_others import others_of
 from deployments.plan.page import co_tenant, since_of
 from deployments.plan.port import port_verdict
 from deployments.plan.sharing import Planned

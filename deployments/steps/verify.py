@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 
 from django.utils import timezone
 
@@ -31,7 +32,8 @@ from deployments.lifecycle import CheckStatus, GateKind, JobKind, ServiceState, 
 from deployments.models import Check, Deployment
 from deployments.plan.after_stop import Stopped, survivors
 from deployments.plan.cards import Held, cards_seen, labels_of, with_those_of
-from deployments.plan.collect import LookForOthers, cards_of, launches_of_others, look_at_node, names_asked, others_of
+from deployments.plan.collect import cards_of, launches_of_others, look_at_node, names_asked
+from deployments.plan.collect_others import LookForOthers, others_of
 from deployments.plan.health import cards_usable
 from deployments.plan.port import port_verdict
 from deployments.plan.sharing import Planned
@@ -39,7 +41,7 @@ from deployments.steps import not_free
 from deployments.steps.approval import answer_stands
 from deployments.steps.base import StepContext
 from deployments.steps.plan import approve_anew_if_stale
-from deployments.steps.returned import is_back, stopped_of
+from deployments.steps.returned import expected, is_back, stopped_of
 from deployments.steps.verify_rows import Patience, show_round, usable_row
 from hosts.models import Gpu
 from hosts.probe.facts import AGAIN, HostFacts
@@ -53,15 +55,17 @@ EAGER_SECONDS = 0.005
 """Pause between two looks: at first as fast as the host allows, then five times a second."""
 AT_ONCE = VerifyPolicy(0, 0, 0)
 """One look, and nothing is waited for."""
+SLOW_NODE = timedelta(seconds=5)
+"""A container's own readings are taken again when its node took longer: they count for 10 s at a launch."""
 RETURN_SECONDS = 3.0
 """How long a server that something may start again must stay away: loops start it at once, or after a second or two."""
 
 
 def verify(ctx: StepContext) -> None:
     """Look until everything is free three times in a row, or the limit has passed; then ask."""
-    answer = ctx.answer(
-        GateKind.NOT_FREE
-    )  # used up here: what was decided on other facts does not count for a new plan
+    not_free.leave_if_decided(ctx)
+    # Used up here: what was decided on other facts does not count for a new plan.
+    answer = ctx.answer(GateKind.NOT_FREE)
     if ctx.job.kind == JobKind.START and not (ctx.job.touched and ctx.step.data):
         approve_anew_if_stale(ctx)
     anyway = None
@@ -71,24 +75,33 @@ def verify(ctx: StepContext) -> None:
     record = _record(ctx)
     planned = not_free.planned_of(ctx)
     looked = _look(ctx, record, planned, AT_ONCE if anyway is not None else _policy(ctx))
+    if isinstance(looked.verdict, Free):
+        if found := _on_node(ctx, looked, planned):
+            looked = replace(looked, verdict=found)
+        elif timezone.now() - looked.at > SLOW_NODE:  # what the container itself has seen is old by now
+            looked = replace(_look(ctx, record, planned, _policy(ctx)), first=looked.first)
     last, verdict, boot_id = looked.last, looked.verdict, looked.boot_id
-    if isinstance(verdict, Free):
-        verdict = _on_node(ctx, looked, planned) or verdict
     doubt = ctx.step.data.get("doubt", "")
     if isinstance(verdict, Free) and doubt and answer is None:
         verdict = Unmeasured((doubt,))
     if anyway is not None and (doubt or not isinstance(verdict, Free)):
         not_free.launch_anyway(ctx, anyway, verdict, last, boot_id, record=record)
     elif isinstance(verdict, Free):
-        _free(ctx, last, boot_id)
+        _free(ctx, looked)
     else:
         raise not_free.ask(ctx, verdict, last, boot_id, record=record)
 
 
 def _record(ctx: StepContext) -> Record | None:
-    """The processes that the stop of this round has ended."""
-    stopped = ctx.job.steps.filter(name=StepName.STOP, way_back=ctx.step.way_back).order_by("-position").first()
-    return Record.load(stopped.data) if stopped is not None and "processes" in stopped.data else None
+    """The server that the job has ended, on the way back that of the new launch or else the one before it; of a start,
+    what would be its server if somebody else started it.
+    """
+    rounds = (True, False) if ctx.step.way_back else (False,)
+    for way_back in rounds:
+        stopped = ctx.job.steps.filter(name=StepName.STOP, way_back=way_back).order_by("-position").first()
+        if stopped is not None and stopped.data.get("processes"):
+            return Record.load(stopped.data)
+    return expected(ctx) if ctx.job.kind == JobKind.START else None
 
 
 def _policy(ctx: StepContext) -> VerifyPolicy:
@@ -121,6 +134,7 @@ class Looked:
     last: Round
     verdict: Verdict
     boot_id: str
+    at: datetime
 
 
 def _look(ctx: StepContext, record: Record | None, planned: Planned, policy: VerifyPolicy) -> Looked:
@@ -170,7 +184,8 @@ def _look(ctx: StepContext, record: Record | None, planned: Planned, policy: Ver
                 verdict = _unless_it_returns(ctx, facts, stopped, elapsed)
             if not isinstance(verdict, KeepLooking):
                 patience.is_over(ctx)
-                return Looked(first, seen, verdict, "" if isinstance(facts.host, Unknown) else facts.host.boot_id)
+                boot_id = "" if isinstance(facts.host, Unknown) else facts.host.boot_id
+                return Looked(first, seen, verdict, boot_id, timezone.now())
     raise LinkLost("The host stopped sending readings before there was a verdict.")
 
 
@@ -274,11 +289,12 @@ def _still_there(ctx: StepContext, before: Others, others_on: LookForOthers, pla
     return replace(again, strangers=strangers)
 
 
-def _free(ctx: StepContext, last: Round, boot_id: str) -> None:
+def _free(ctx: StepContext, looked: Looked) -> None:
     """Free: learn baselines that are not known, and remember what was measured for the launch and the diagnosis.
 
     Without a baseline a card is free under its ceiling only; what somebody may hold there is not learnt.
     """
+    last, now = looked.last, looked.at.isoformat()
     unlearnt = {card.uuid for card in cards_of(ctx) if card.baseline_mib is None}
     for card in last.cards:
         if card.uuid in unlearnt and not card.shared and last.holders == ():
@@ -293,7 +309,8 @@ def _free(ctx: StepContext, last: Round, boot_id: str) -> None:
                 Deployment.objects.filter(pk=ctx.stopped.deployment.pk).update(
                     state=ServiceState.STOPPED, state_since=timezone.now(), state_detail=by
                 )
-    ctx.finish(_summary(last), memory=memory, needs=needs, boot_id=boot_id, verified_at=timezone.now().isoformat())
+    measured = {"memory": memory, "needs": needs, "boot_id": looked.boot_id, "verified_at": now}
+    ctx.finish(_summary(last), forced=False, **measured)
 
 
 def _summary(last: Round) -> str:

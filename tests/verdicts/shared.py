@@ -62,7 +62,7 @@ def shared_another(s: Scene) -> Outcome:
     return s.before_launch(change)
 
 
-@row("the co-tenant has gone before anything was stopped", ASKS, "out of date.*co-tenants")
+@row("the co-tenant has gone before anything was stopped", ASKS, "out of date.*Co-tenants")
 def shared_stale(s: Scene) -> Outcome:
     s.expected.append((s.serve(), []))
     gone = embedder(s)

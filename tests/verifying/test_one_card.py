@@ -91,7 +91,7 @@ def test_one_less_makes_the_plan_out_of_date(card: Card) -> None:
     job.refresh_from_db()
     until(lambda: job.gates.count() == 2, seconds=60, what="a second question", tell=lambda: told(job))
     gate = story.gate(job, "plan")
-    assert "co-tenants of the cards are others" in str(gate.evidence), told(job)
+    assert "Co-tenants" in str(gate.evidence), told(job)
     assert not Effect.objects.filter(job=job, kind__startswith="signal").exists()
     story.answer(gate, "approve")
     story.succeeded(job)
