@@ -13,7 +13,13 @@ from deployments.models import Profile, Revision
 class JobForm(forms.Form):
     """What to launch, why, and the way back. ``request_key`` makes a double click one job."""
 
-    which = forms.ChoiceField(required=False)
+    which = forms.ChoiceField(
+        required=False,
+        # The choices are made of what runs: a server that has crashed meanwhile has no "same flags again".
+        error_messages={
+            "invalid_choice": "What runs or what is set has changed since this page was opened: choose again."
+        },
+    )
     other = RevisionChoice(queryset=Revision.objects.none(), required=False, label="Revision", empty_label="choose one")
     reason = forms.CharField(
         label="Why",

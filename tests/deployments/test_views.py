@@ -261,6 +261,15 @@ def test_a_second_job_is_refused_and_the_reason_stays(client_of: ClientOf, opera
     assert answer.status_code == 409 and "ada has already asked" in page and "my long reason" in page
 
 
+def test_a_choice_that_is_gone_is_told_where_it_was_made(client_of: ClientOf, operator: User) -> None:
+    """The same flags again, of a server that has crashed since the page was opened."""
+    path = f"/deployments/{make_deployment(state='crashed').pk}/restart/"
+    answer = client_of(operator).post(path, _ask(which="same", reason="my long reason"))
+    page = answer.content.decode()
+    assert answer.status_code == 422 and "has changed since this page was opened" in page and "my long reason" in page
+    assert not Job.objects.exists()
+
+
 def test_a_stop_says_what_it_costs(client_of: ClientOf, operator: User) -> None:
     deployment = make_deployment(name="chat-prod")
     path = f"/deployments/{deployment.pk}/stop/"
