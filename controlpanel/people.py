@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from django.contrib.auth.models import Group, User
+from django.contrib.sessions.models import Session
 from django.db import transaction
 from django.db.models import F, QuerySet
+from django.utils import timezone
 
 from controlpanel import audit, signin
 from controlpanel.access import Action, Role, require
+from controlpanel.models import OneTimeLink
 from controlpanel.refusal import Refused
 
 
@@ -68,7 +71,17 @@ def switch(user: User, *, on: bool, actor: User, address: str) -> None:
         if not on:
             _refuse_last_administrator(user)
         User.objects.filter(pk=user.pk).update(is_active=on)
+        if not on:
+            _end_sessions(user)
         audit.record(f"switch person {'on' if on else 'off'}", actor=actor, target=user, detail={}, address=address)
+
+
+def _end_sessions(user: User) -> None:
+    """Also those that would be good again once the person is switched on; and the links that were sent."""
+    OneTimeLink.objects.filter(user=user, used_at=None).update(used_at=timezone.now())
+    for session in Session.objects.filter(expire_date__gt=timezone.now()):
+        if session.get_decoded().get("_auth_user_id") == str(user.pk):
+            session.delete()
 
 
 def _hold() -> None:

@@ -53,6 +53,8 @@ def make_link(*, user: User | None = None, actor: User | None = None, address: s
     now = timezone.now()
     purpose = OneTimeLink.Purpose.PASSWORD if user else OneTimeLink.Purpose.SIGN_IN
     with transaction.atomic():
+        if user is not None:  # whoever has an earlier one must not come in by it later
+            OneTimeLink.objects.filter(user=user, used_at=None).update(used_at=now)
         link = OneTimeLink.objects.create(
             token_hash=_hash(token), purpose=purpose, user=user, created_at=now, expires_at=now + LINK_LIFE
         )
@@ -63,7 +65,8 @@ def make_link(*, user: User | None = None, actor: User | None = None, address: s
 
 def find_link(token: str) -> OneTimeLink:
     """Return the link of `token` if it still works, without using it up. Raises `LinkSpent`."""
-    link = OneTimeLink.objects.filter(token_hash=_hash(token), used_at=None, expires_at__gt=timezone.now()).first()
+    working = OneTimeLink.objects.filter(used_at=None, expires_at__gt=timezone.now()).exclude(user__is_active=False)
+    link = working.filter(token_hash=_hash(token)).first()
     if link is None:
         raise LinkSpent
     return link
@@ -81,7 +84,7 @@ def use_link(token: str, *, user_name: str, password: str, address: str) -> User
             raise LinkSpent
         user = link.user or _new_administrator(user_name)
         user.set_password(password)
-        user.save()
+        user.save(update_fields=["password"])
         audit.record("used one-time link", actor=user, target=user, detail={"link": link.pk}, address=address)
     return user
 

@@ -12,6 +12,7 @@ from deployments.commandline import Command, parse, read_env, write, write_env
 from deployments.commandline.ports import port_of
 from deployments.engines.base import Engine
 from deployments.engines.custom import CUSTOM
+from deployments.engines.knobs import own_words
 from deployments.engines.registry import ENGINES, engine_of, refuse_nothing_known
 from deployments.engines.versions import stated
 from deployments.forms import PLAIN
@@ -133,7 +134,9 @@ class RevisionForm(forms.Form):
 
 def _refuse_out_of_range(engine: Engine, command: Command) -> None:
     """Raises ValueError with a sentence for each number that the engine cannot start with."""
-    found = [f"{flag} {problem}." for flag, problem in out_of_range(engine.key, command.argv)]
+    begin = own_words(engine, command.argv, in_image=bool(command.container))
+    words = [] if begin is None else command.argv[begin:]
+    found = [f"{flag} {problem}." for flag, problem in out_of_range(engine.key, words)]
     if found:
         raise ValueError(" ".join([*found, "Correct the value."]))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from django.db.models import Q
+
 from controlpanel.refusal import Refused
 from hosts.models import Gpu, Host, HostKey
 
@@ -12,7 +14,9 @@ def same_machine(host: Host) -> list[Host]:
     Containers share the cards of their node, and are told apart by it. An equal key alone is that of a cloned image.
     """
     machine = host.machine
-    others = Host.objects.exclude(pk=machine.pk).exclude(transport=Host.TransportKind.PCT)
+    others = Host.objects.exclude(pk=machine.pk).exclude(transport=Host.TransportKind.PCT).exclude(look_only=True)
+    if machine.boot_id:  # a card may have been moved here from a machine that does not answer any more
+        others = others.exclude(Q(reach=Host.Reach.UNREACHABLE) & ~Q(boot_id__in=("", machine.boot_id)))
     cards = Gpu.objects.filter(host=machine, present=True).values("uuid")
     found = set(Gpu.objects.filter(host__in=others, uuid__in=cards, present=True).values_list("host_id", flat=True))
     if machine.boot_id and machine.hostname:

@@ -66,6 +66,10 @@ class LiveConsumer(AsyncWebsocketConsumer):
                 await self._pump
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
+        with contextlib.suppress(BrowserLeft):
+            await self._receive(text_data)
+
+    async def _receive(self, text_data: str | None) -> None:
         try:
             op = protocol.parse(text_data)
         except protocol.BadMessage as problem:

@@ -78,7 +78,7 @@ def out_of_range(engine: str, words: Sequence[str]) -> Iterator[tuple[str, str]]
     """
     for known in RANGES.get(engine, ()):
         last = None
-        for word, following in zip(words, [*words[1:], ""], strict=True):
+        for word, following in zip(words, [*words[1:], ""], strict=False):
             name, equals, value = word.partition("=")
             if name.replace("_", "-") in known.names and (equals or (following and not following.startswith("--"))):
                 last = (name, value if equals else following)

@@ -47,6 +47,8 @@ def set_knob(engine: Engine, argv: Sequence[str], begin: int, name: str, value: 
     if at is not None:
         return [*argv[:at], *([value] if value else []), *argv[at + 1 :]]
     args = [*argv[begin:]]
+    if name == MODEL and value and _is_served(engine, argv, begin) and not _places(args, engine.knobs[MODEL].flags[0]):
+        return [*argv[:begin], value, *args]  # vllm serve takes it as its first word
     for spellings in engine.knobs[name].flags:
         args = _with_flag(args, spellings, value)
     return [*argv[:begin], *args]
@@ -88,5 +90,10 @@ def _value(args: Sequence[str], at: int) -> str:
 
 def _served(engine: Engine, argv: Sequence[str], begin: int) -> int | None:
     """Where the model of ``vllm serve MODEL`` stands, which is a word of its own."""
-    is_serve = begin and begin < len(argv) and argv[begin - 1] == "serve" and engine.key == "vllm"
-    return begin if is_serve and not argv[begin].startswith("-") else None
+    there = _is_served(engine, argv, begin) and begin < len(argv) and not argv[begin].startswith("-")
+    return begin if there else None
+
+
+def _is_served(engine: Engine, argv: Sequence[str], begin: int) -> bool:
+    """Is it ``vllm serve``?"""
+    return engine.key == "vllm" and begin > 0 and argv[begin - 1] == "serve"

@@ -85,6 +85,7 @@ def with_claims(held: Held, facts: HostFacts, claims: Sequence[Claim]) -> Held:
     if isinstance(facts.host, Unknown) or isinstance(facts.processes, Unknown):
         return held
     table, known = facts.processes, {(holder.pid, holder.start_time) for holder in held.all}
+    known |= {(holder.inner, holder.start_time) for holder in held.all if holder.inner}
     loading = []
     for claim in claims:
         process = table.by_pid.get(claim.pid)

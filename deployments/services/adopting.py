@@ -91,6 +91,7 @@ def adopt(
     require(actor, Action.EDIT_DEPLOYMENT)
     _check_free_to_take(host, found)
     with transaction.atomic():
+        Deployment.locked_together(one.pk for one in _sharing(host, found))  # before the host, as everybody does
         _lock(host)
         _check_still_there(host, found, seen_at)
         _refuse_if_owned(host, found)
@@ -134,10 +135,10 @@ def attach(deployment: Deployment, found: Found, *, seen_at: datetime | None, ac
             hint="Adopt it as a deployment of its own.",
         )
     with transaction.atomic():
+        now = Deployment.locked(deployment.pk)  # before its host, as everybody does
         _lock(host)
         _check_still_there(host, found, seen_at)
         _refuse_if_owned(host, found)
-        now = Deployment.locked(deployment.pk)
         _check_has_no_server(now)
         revision = _same_revision(now.profile, found) or add_revision(
             now.profile,

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
 from deployments.decisions.stop_ladder import Record
-from deployments.lifecycle import JobKind
 from deployments.plan.after_stop import Back, Stopped, left_over, wanted, who_is_back
 from deployments.plan.collect import launches_of, launches_of_others, with_details
 from deployments.plan.manager import Manager, ManagerKind, find_manager
@@ -128,7 +127,7 @@ def _back(ctx: StepContext, facts: HostFacts, in_the_way: frozenset[int], stoppe
     pids = wanted(facts, stopped, in_the_way)
     if not pids:
         return ()
-    start = ctx.job.kind == JobKind.START
+    start = not stopped.record.processes
     found = who_is_back(
         with_details(ctx, facts, pids),
         stopped,
@@ -136,7 +135,7 @@ def _back(ctx: StepContext, facts: HostFacts, in_the_way: frozenset[int], stoppe
         is_server=ctx.stopped.engine.recognises,
         is_same=lambda command: _is_same(ctx, stopped, command) or (start and _is_of_its_port(ctx, command)),
     )
-    # Of a start nothing has come back: it is one that somebody else has started.
+    # Where nothing was ended nothing has come back: it is one that somebody else has started.
     return tuple(replace(back, is_same=False) for back in found) if start else found
 
 

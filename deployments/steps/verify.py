@@ -75,10 +75,11 @@ def verify(ctx: StepContext) -> None:
     record = _record(ctx)
     planned = not_free.planned_of(ctx)
     looked = _look(ctx, record, planned, AT_ONCE if anyway is not None else _policy(ctx))
-    if isinstance(looked.verdict, Free):
+    free = isinstance(looked.verdict, Free)
+    if free or anyway is not None:
         if found := _on_node(ctx, looked, planned):
-            looked = replace(looked, verdict=found)
-        elif timezone.now() - looked.at > SLOW_NODE:  # what the container itself has seen is old by now
+            looked = replace(looked, verdict=found[0] if free else looked.verdict, last=found[1])
+        elif free and timezone.now() - looked.at > SLOW_NODE:  # what the container itself has seen is old by now
             looked = replace(_look(ctx, record, planned, _policy(ctx)), first=looked.first)
     last, verdict, boot_id = looked.last, looked.verdict, looked.boot_id
     doubt = ctx.step.data.get("doubt", "")
@@ -93,15 +94,15 @@ def verify(ctx: StepContext) -> None:
 
 
 def _record(ctx: StepContext) -> Record | None:
-    """The server that the job has ended, on the way back that of the new launch or else the one before it; of a start,
-    what would be its server if somebody else started it.
+    """The server that the job has ended, on the way back that of the new launch or else the one before it; where
+    nothing was there to be ended, what would be its server if somebody else started it.
     """
     rounds = (True, False) if ctx.step.way_back else (False,)
     for way_back in rounds:
         stopped = ctx.job.steps.filter(name=StepName.STOP, way_back=way_back).order_by("-position").first()
         if stopped is not None and stopped.data.get("processes"):
             return Record.load(stopped.data)
-    return expected(ctx) if ctx.job.kind == JobKind.START else None
+    return expected(ctx) if ctx.job.kind in (JobKind.START, JobKind.RESTART) else None
 
 
 def _policy(ctx: StepContext) -> VerifyPolicy:
@@ -247,7 +248,7 @@ def _usable(ctx: StepContext, facts: HostFacts, outer: HostFacts | None) -> tupl
     return checks, tuple(f"{reason.text} {reason.todo}" for reason in not_usable(cards))
 
 
-def _on_node(ctx: StepContext, looked: Looked, planned: Planned) -> NotFree | Unmeasured | None:
+def _on_node(ctx: StepContext, looked: Looked, planned: Planned) -> tuple[NotFree | Unmeasured, Round] | None:
     """A container sees neither who else holds its cards nor the kernel's log: the node does. None: all is well."""
     facts = look_at_node(ctx, USABLE)
     if facts is None:
@@ -263,8 +264,8 @@ def _on_node(ctx: StepContext, looked: Looked, planned: Planned) -> NotFree | Un
         ctx.check("holders on node", "Holders seen from the node", CheckStatus.UNKNOWN, detail=others.reason)
         unseen = replace(last, holders=None, holders_note=others.reason)
         if unusable:
-            return NotFree(unusable, unusable=True)
-        return Unmeasured(unmeasured(unseen)) if unseen.hides_holders else None
+            return NotFree(unusable, unusable=True), unseen
+        return (Unmeasured(unmeasured(unseen)), unseen) if unseen.hides_holders else None
     status = CheckStatus.NOT_OK if others.strangers else CheckStatus.OK
     ctx.check(
         "holders on node",
@@ -275,7 +276,10 @@ def _on_node(ctx: StepContext, looked: Looked, planned: Planned) -> NotFree | Un
         detail=", ".join(holder.name for holder in others.strangers),
     )
     reasons = in_the_way(replace(last, holders=others.strangers, missing=others.missing))
-    return NotFree(tuple(f"On the node: {reason}" for reason in reasons), bool(unusable)) if reasons else None
+    if not reasons:
+        return None
+    verdict = NotFree(tuple(f"On the node: {reason}" for reason in reasons), bool(unusable))
+    return verdict, replace(last, missing=others.missing)  # whose holders stay those of the container's own numbers
 
 
 def _still_there(ctx: StepContext, before: Others, others_on: LookForOthers, planned: Planned) -> Others | Unknown:

@@ -9,7 +9,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from controlpanel import people
+from controlpanel import people, signin
 from controlpanel.access import Role, roles_of
 from controlpanel.models import AuditEntry
 from controlpanel.refusal import Refused
@@ -99,3 +99,24 @@ def test_only_administrators(client_of: ClientOf, person: Person, role: str) -> 
     for deed in ("link", "roles", "switch"):
         assert client.post(f"/people/1/{deed}/").status_code == 403
     assert User.objects.count() == 1 and 'href="/people/"' not in client.get("/").content.decode()
+
+
+def test_an_earlier_link_works_no_more_when_another_was_made(administrator: User, person: Person) -> None:
+    ben = person("ben", Role.VIEWER)
+    first, second = signin.make_link(user=ben), signin.make_link(user=ben)
+    with pytest.raises(signin.LinkSpent):
+        signin.find_link(first.token)
+    assert signin.find_link(second.token).user == ben
+
+
+def test_who_was_switched_off_comes_in_neither_by_a_link_nor_by_an_old_session(
+    client_of: ClientOf, administrator: User, person: Person
+) -> None:
+    ben = person("ben", Role.VIEWER)
+    browser, link = client_of(ben), signin.make_link(user=ben)
+    assert browser.get("/").status_code == 200
+    people.switch(ben, on=False, actor=administrator, address="")
+    people.switch(ben, on=True, actor=administrator, address="")
+    assert browser.get("/").status_code == 302
+    with pytest.raises(signin.LinkSpent):
+        signin.find_link(link.token)

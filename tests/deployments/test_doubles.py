@@ -45,6 +45,20 @@ def test_a_card_is_in_one_machine() -> None:
     assert same_machine(first) == same_machine(second) == []
 
 
+def test_one_that_is_only_looked_at_is_no_double_for_jobs() -> None:
+    first, _ = twice(look_only=True)
+    assert same_machine(first) == []
+
+
+def test_a_card_may_have_come_from_a_machine_that_does_not_answer_any_more() -> None:
+    first, second = twice(boot_id="boot-b", reach=Host.Reach.UNREACHABLE)
+    first.boot_id = "boot-a"
+    assert same_machine(first) == []
+    second.boot_id = "boot-a"
+    second.save()
+    assert same_machine(first) == [second], "the same boot: it is this very machine"
+
+
 def test_containers_share_the_cards_of_their_node() -> None:
     node = make_host()
     inside = [make_host(transport=Host.TransportKind.PCT, via=node, vmid=vmid) for vmid in (101, 102)]

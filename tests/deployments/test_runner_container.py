@@ -265,6 +265,31 @@ def test_one_more_or_less_on_the_node_is_not_free(beside: Container) -> None:
     assert story.work().state == JobState.SUCCEEDED, story.job.summary
 
 
+@pytest.mark.parametrize("trouble", ["a card has failed", "nobody is seen"])
+def test_launch_anyway_is_not_for_what_the_node_has_seen_since(beside: Container, trouble: str) -> None:
+    test_it_waits_for_a_co_tenant_that_was_replaced(beside)
+    if trouble == "nobody is seen":
+        beside.node.machine.partial = True
+    else:
+        xid = "NVRM: Xid (PCI:0000:01:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
+        beside.node.machine.kernel = [f"[ 999990.000000] {xid}"]
+    beside.story.host.sent.clear()
+    beside.story.answer("anyway")
+    assert beside.story.work().state == JobState.WAITING and "launch start" not in beside.story.host.sent
+
+
+def test_it_waits_for_a_co_tenant_that_was_replaced(beside: Container) -> None:
+    beside.story.approve()
+
+    def another() -> None:
+        beside.on_node_too()
+        embed = beside.node.machine.procs.pop(8009)
+        beside.node.machine.add(replace(embed, pid=8011, start=95, pids=(8011, 11)))
+
+    beside.story.host.after["stop TERM"] = another
+    assert beside.story.work().state == JobState.WAITING
+
+
 def test_where_the_node_cannot_be_seen_a_shared_card_is_not_called_free(beside: Container) -> None:
     story = beside.story
     story.approve()

@@ -200,6 +200,19 @@ def test_a_start_sees_its_server_that_somebody_has_started_since_its_plan(idle: 
     assert "launch start" not in idle.host.sent
 
 
+def test_a_restart_that_found_nothing_to_stop_sees_it_too(idle: Story) -> None:
+    in_haste(idle).request(JobKind.RESTART)
+    idle.approve()
+    idle.host.before["watch"] = lambda: setattr(idle.host.machine, "cards", {CARDS[0]: 4, CARDS[1]: UNREAD})
+    assert idle.work().state == JobState.WAITING
+    idle.host.before.clear()
+    idle.host.machine.cards = dict.fromkeys(CARDS, 4)
+    idle.host.machine.add(*LOADING)
+    idle.answer("again")
+    idle.work()
+    assert "launch start" not in idle.host.sent
+
+
 @pytest.mark.parametrize("cards", [(), (0,)])
 def test_a_start_whose_launch_was_refused_sees_it_too(idle: Story, cards: tuple[int, ...]) -> None:
     in_haste(idle).request(JobKind.START)

@@ -23,6 +23,7 @@ from tests.deployments.catalogue.samples import SGLANG
         ("vllm", "--max-model-len -1", []),
         ("vllm", "--max_model_len -5 -tp 0", ["--max_model_len", "-tp"]),
         ("llama_server", "-c 0", []),
+        ("llama_server", "", []),
         ("llama_server", "--port 70000", ["--port"]),
         ("custom", "--context-length -5", []),
     ],

@@ -52,7 +52,7 @@ def test_what_a_command_says(engine: str, line: str, said: dict[str, str]) -> No
         ("sglang", "python -m sglang.launch_server --tp 1 --x --tp-size=2", "cards", "",
          "python -m sglang.launch_server --x"),
         ("vllm", "vllm serve Qwen/Q --port 1", "model", "/m", "vllm serve /m --port 1"),
-        ("vllm", "vllm serve --port 1", "model", "/m", "vllm serve --port 1 --model /m"),
+        ("vllm", "vllm serve --port 1", "model", "/m", "vllm serve /m --port 1"),
         ("vllm", "vllm serve M --max_model_len 5", "context", "9", "vllm serve M --max_model_len 9"),
         ("llama_server", "numactl -m 0 llama-server -m a", "model", "b", "numactl -m 0 llama-server -m b"),
         ("llama_server", "llama-server -m a -ctk f16", "precision", "q8_0", "llama-server -m a -ctk q8_0 -ctv q8_0"),
