@@ -19,6 +19,7 @@ from lab.fleet import L40S, RTX_PRO, ContainerSpec, Fleet, HostSpec, NodeSpec
 from lab.host import Host
 from tests.e2e import steps
 from tests.e2e.looking import SIZES, Seeded
+from tests.support.fixtures import end_all
 from tests.support.waiting import until
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -76,12 +77,41 @@ class RunningPanel:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
 
+    def tell(self, code: str) -> None:
+        """Run a few lines of Python beside the panel, on its data."""
+        kept = {name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"}
+        command = [sys.executable, str(REPOSITORY / "manage.py"), "shell", "-c", code]
+        subprocess.run(command, env={**kept, "RELAUNCH_DATA_DIR": str(self.directory)}, check=True, capture_output=True)
+
     @property
     def sign_in_link(self) -> str:
         """The one-time link that it printed."""
         found = LINK.search(self.log.read_text())
         assert found, self.log.read_text()
         return found.group(1)
+
+
+CANCEL_ALL = """
+from django.contrib.auth.models import User
+from deployments import services
+from deployments.lifecycle import ACTIVE
+from deployments.models import Job
+for job in Job.objects.filter(state__in=ACTIVE):
+    services.cancel_job(job, actor=User.objects.first(), address="")
+"""
+RUNNING: dict[str, Fleet | RunningPanel] = {}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _leaves_nothing_behind() -> Iterator[None]:
+    """One panel and one fleet serve all modules: what one leaves, or a failure in it, is not in the way of the next."""
+    yield
+    panel, fleet = RUNNING.get("panel"), RUNNING.get("fleet")
+    if isinstance(panel, RunningPanel):
+        panel.tell(CANCEL_ALL)
+    if isinstance(fleet, Fleet):
+        for machine in fleet.machines:
+            end_all(machine)
 
 
 @pytest.fixture(scope="package")
@@ -98,14 +128,18 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     node = NodeSpec(name="pve", cards=[RTX_PRO] * 8, containers=containers)
     with Fleet(directory, hosts=hosts, nodes=[node]) as running:
         demo.put_models(running, directory)
+        RUNNING["fleet"] = running
         yield running
+    RUNNING.pop("fleet")
 
 
 @pytest.fixture(scope="package")
 def panel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningPanel]:
     running = RunningPanel(tmp_path_factory.mktemp("panel"))
     running.start()
+    RUNNING["panel"] = running
     yield running
+    RUNNING.pop("panel")
     running.stop()
 
 
