@@ -23,7 +23,7 @@ from tests.hosts.test_probe import LabMachine
 
 pytestmark = pytest.mark.process
 
-PATIENCE = b"CARDS_PATIENCE=5"
+PATIENCE = b"CARDS_PATIENCE=13"
 SLEEP = ["/bin/sleep", "60"]
 SMI = 'touch "$HOME/asked"; echo "GPU-a, 4, 900, 0"'
 
