@@ -113,7 +113,7 @@ def test_scenario_07_it_cannot_fit_is_said_before_and_never_blamed_on_left_over_
     deploy(page, "browser-large", *flags, port=25603)
     expect(plan(page)).to_contain_text("browser-large r1 does not fit on these cards.")
     expect(plan(page)).to_contain_text("would make it fit")
-    steps.press(page, GateKind.PLAN, "approve")  # somebody takes the risk
+    steps.press(page, GateKind.PLAN, "approve", reason="Somebody takes the risk.")
     steps.ends(page, "Start failed")
     why = steps.main(page).locator(".panel").filter(has_text="Why it failed")
     expect(why).to_contain_text("The cards were at their baseline before the start: the model does not fit")

@@ -217,7 +217,11 @@ class Story:
         return gate
 
     def answer(self, gate: Gate, choice: str, *, comment: str = "") -> None:
-        """Answer a gate."""
+        """Answer a gate. A plan that is known not to fit is approved with a reason only."""
+        if gate.kind == "plan" and not comment:
+            comment = next(
+                ("To see it fail." for one in gate.choices if one["key"] == choice and one["needs_reason"]), ""
+            )
         services.answer_gate(
             gate, choice=choice, comment=comment, plan_hash=gate.plan_hash, actor=self.actor, address=""
         )
