@@ -6,6 +6,7 @@ that may be written to.
 
 import hashlib
 import os
+import secrets
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -30,7 +31,7 @@ def why_not() -> str:
     root = _hierarchy()
     if root is None:
         return "no control group hierarchy of version 2 is mounted here"
-    probe = root / f"{PREFIX}probe-{os.getpid()}"
+    probe = root / f"{PREFIX}probe-{os.getpid()}-{secrets.token_hex(4)}"  # labs may have the same pids
     try:
         probe.mkdir()
         probe.rmdir()
