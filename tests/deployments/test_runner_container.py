@@ -246,39 +246,9 @@ def test_a_co_tenant_that_only_the_node_sees(beside: Container) -> None:
     assert 8009 in beside.node.machine.procs
 
 
-def test_one_more_or_less_on_the_node_is_not_free(beside: Container) -> None:
-    story = beside.story
-    story.approve()
-
-    def another() -> None:
-        beside.on_node_too()
-        embed = beside.node.machine.procs.pop(8009)
-        beside.node.machine.add(replace(embed, pid=8011, start=95, pids=(8011, 11)))
-
-    story.host.after["stop TERM"] = another
-    assert story.work().state == JobState.WAITING
-    told = str(story.gate.evidence)
-    assert "On the node: embed (pid 8011, root, of deployment embedder) holds GPU 1" in told.replace("python", "embed")
-    assert "(pid 8009, of deployment embedder) shared the cards when the plan was made" in told
-    assert [choice["key"] for choice in story.gate.choices] == ["again", "accept", "leave", "anyway"]
-    story.answer("accept")
-    assert story.work().state == JobState.SUCCEEDED, story.job.summary
-
-
-@pytest.mark.parametrize("trouble", ["a card has failed", "nobody is seen"])
-def test_launch_anyway_is_not_for_what_the_node_has_seen_since(beside: Container, trouble: str) -> None:
-    test_it_waits_for_a_co_tenant_that_was_replaced(beside)
-    if trouble == "nobody is seen":
-        beside.node.machine.partial = True
-    else:
-        xid = "NVRM: Xid (PCI:0000:01:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
-        beside.node.machine.kernel = [f"[ 999990.000000] {xid}"]
-    beside.story.host.sent.clear()
-    beside.story.answer("anyway")
-    assert beside.story.work().state == JobState.WAITING and "launch start" not in beside.story.host.sent
-
-
-def test_it_waits_for_a_co_tenant_that_was_replaced(beside: Container) -> None:
+@pytest.fixture
+def replaced(beside: Container) -> Container:
+    """After the stop the embedder is another process than in the plan: the job asks."""
     beside.story.approve()
 
     def another() -> None:
@@ -288,6 +258,29 @@ def test_it_waits_for_a_co_tenant_that_was_replaced(beside: Container) -> None:
 
     beside.story.host.after["stop TERM"] = another
     assert beside.story.work().state == JobState.WAITING
+    return beside
+
+
+def test_one_more_or_less_on_the_node_is_not_free(replaced: Container) -> None:
+    story = replaced.story
+    told = str(story.gate.evidence)
+    assert "On the node: embed (pid 8011, root, of deployment embedder) holds GPU 1" in told.replace("python", "embed")
+    assert "(pid 8009, of deployment embedder) shared the cards when the plan was made" in told
+    assert [choice["key"] for choice in story.gate.choices] == ["again", "accept", "leave", "anyway"]
+    story.answer("accept")
+    assert story.work().state == JobState.SUCCEEDED, story.job.summary
+
+
+@pytest.mark.parametrize("trouble", ["a card has failed", "nobody is seen"])
+def test_launch_anyway_is_not_for_what_the_node_has_seen_since(replaced: Container, trouble: str) -> None:
+    if trouble == "nobody is seen":
+        replaced.node.machine.partial = True
+    else:
+        xid = "NVRM: Xid (PCI:0000:01:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
+        replaced.node.machine.kernel = [f"[ 999990.000000] {xid}"]
+    replaced.story.host.sent.clear()
+    replaced.story.answer("anyway")
+    assert replaced.story.work().state == JobState.WAITING and "launch start" not in replaced.story.host.sent
 
 
 def test_where_the_node_cannot_be_seen_a_shared_card_is_not_called_free(beside: Container) -> None:
